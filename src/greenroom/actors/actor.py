@@ -1,0 +1,53 @@
+"""`Actor`: what users derive their actors from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from greenroom.actors.current import constructing
+from greenroom.actors.handlers import Handler, collect
+from greenroom.actors.messages import Exit
+
+if TYPE_CHECKING:
+    from greenroom.actors.context import Context
+
+
+class Actor:
+    """Private state, a mailbox, and one message at a time.
+
+    Derive, keep state in attributes, and mark handlers with `@gr.handles`. All handlers of a class are `async def` (the actor runs
+    as an event-loop task, or in a process of its own) or all plain `def` (a thread, or a process).
+
+    `context` is there before `__init__` runs; `super().__init__()` is not needed.
+    """
+
+    __slots__ = ("__weakref__", "context")
+
+    context: Context
+
+    __handlers__: ClassVar[dict[type, Handler]] = {}
+    __blocking__: ClassVar[bool | None] = None
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        self = super().__new__(cls)
+        context = constructing()
+        if context is not None:
+            self.context = context
+        return self
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls.__handlers__, cls.__blocking__ = collect(cls)
+
+    async def on_start(self) -> object:
+        """Runs before the first message of an incarnation. What it returns is handed to `start_child`'s caller (OTP: start info).
+
+        Raising is a start failure; `raise gr.Ignore` leaves the child down without an error. Bounded by `start_timeout`.
+        """
+
+    async def on_stop(self, exit: Exit) -> None:
+        """Runs once after the last message, also after a crash; not when `on_start` did not complete, nor at a kill.
+
+        Shielded from cancellation and bounded: by what is left of `shutdown` on a stop request, by the kill time (2 s) after a
+        cancellation. `shutdown=0` and `"kill"` give none. Not a place for what must not be lost.
+        """

@@ -1,0 +1,64 @@
+"""Who is handling messages just now, and for how long: finds handlers that are slow without a timer for each message."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from greenroom.actors.events import Event, SlowHandler
+from greenroom.actors.timers import Timers
+from greenroom.mailbox import Broadcast, EventLoop
+
+if TYPE_CHECKING:
+    from greenroom.actors.life import ActorLife
+
+logger = logging.getLogger("greenroom.actors")
+
+
+class BusyLives:
+    """The lives that have been woken and have not parked again. Looked through twice in each `threshold`, while there are any."""
+
+    __slots__ = ("_armed", "_events", "_lives", "_loop", "_threshold", "_timers")
+
+    def __init__(self, loop: EventLoop, timers: Timers, events: Broadcast[Event], threshold: float) -> None:
+        self._loop = loop
+        self._timers = timers
+        self._events = events
+        self._threshold = threshold
+        self._lives: set[Any] = set()
+        self._armed = False
+
+    def enter(self, life: ActorLife) -> None:
+        """It begins to handle messages."""
+        self._lives.add(life)
+        if not self._armed:
+            self._armed = True
+            self._timers.after(self._threshold / 2, self._look)
+
+    def leave(self, life: ActorLife) -> None:
+        """It parks, or ends."""
+        self._lives.discard(life)
+
+    def _look(self) -> None:
+        self._armed = bool(self._lives)
+        if not self._armed:
+            return
+        self._timers.after(self._threshold / 2, self._look)
+        now = self._loop.now()
+        for life in tuple(self._lives):
+            hand = life.in_hand
+            if hand is None or hand is life.reported_slow or now - life.since < self._threshold:
+                continue
+            life.reported_slow = hand
+            kind, age = life.message_type_in_hand, now - life.since
+            logger.warning("slow handler: %s has had a %s in hand for %.1f s", life.cell.path, kind, age)
+            self._events.publish(
+                SlowHandler(
+                    at=now,
+                    path=life.cell.path,
+                    incarnation=life.incarnation,
+                    message_type=kind,
+                    age=age,
+                    stack=life.stack(),
+                )
+            )

@@ -1,0 +1,139 @@
+"""`Cell`: an address in the tree. It stays while incarnations come and go, and holds what survives a restart."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Protocol
+
+from greenroom.actors.messages import Exit
+from greenroom.actors.ref import Ref
+from greenroom.actors.services import Services
+from greenroom.mailbox import MemoryMailbox
+
+if TYPE_CHECKING:
+    from greenroom.actors.context import Context
+
+
+class State(Enum):
+    """What an address is doing."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    RESTARTING = "restarting"
+    """Between two incarnations: a restart failed and is tried again, or waits for its backoff or for the old incarnation's end."""
+    DOWN = "down"
+    STUCK = "stuck"
+    ABANDONED = "abandoned"
+
+
+class Administration(Protocol):
+    """A supervisor's side of the calls on its ref."""
+
+    async def call(self, name: str, *args: object) -> object: ...
+    def route(self, key: object) -> Ref: ...
+
+
+class Life(Protocol):
+    """One incarnation of whatever stands at an address, as its supervisor drives it. All members are for the loop's thread.
+
+    After `cancel()` or `kill()` a life settles in bounded time: it has ended, or it is stuck.
+    """
+
+    incarnation: int
+    exit: Exit | None
+    """How it ended; None while anything of it may still run."""
+    settled: bool
+    """Ended, or known to be stuck or abandoned: its supervisor need not wait for it any longer."""
+    lingering: bool
+    """It has ended as `abandoned` and its thread may still run; the owner is told again when that is over."""
+
+    def request_stop(self) -> None:
+        """Stage 1: stop after the message in hand."""
+
+    def cancel(self) -> None:
+        """Stage 2: cancellation now; `on_stop` gets the kill time once."""
+
+    def kill(self) -> None:
+        """Stage 3: as `cancel()`, without `on_stop`."""
+
+
+class Cell:
+    """An address: path, mailbox, watchers, and the life that is behind it just now."""
+
+    __slots__ = (
+        "_context", "administration", "exit", "incarnation", "last_error", "life", "mailbox", "path", "ref", "services", "state",
+        "watchers",
+    )  # fmt: skip
+
+    def __init__(self, path: str, mailbox: MemoryMailbox, services: Services) -> None:
+        self.path = path
+        self.mailbox = mailbox
+        self.services = services
+        self.state = State.DOWN
+        self.incarnation = 0
+        self.life: Life | None = None
+        self.exit: Exit | None = None
+        """How the last incarnation ended."""
+        self.last_error: str | None = None
+        self.administration: Administration | None = None
+        self.watchers: dict[Context, None] | None = None
+        """Which incarnations watch the present (or next) one here."""
+        self._context: Context | None = None
+        self.ref = Ref(self)
+
+    def take_context(self) -> Context | None:
+        """The context for an actor under construction; given to the first one only."""
+        context, self._context = self._context, None
+        return context
+
+    def offer_context(self, context: Context | None) -> None:
+        """An actor is about to be constructed (None: construction is over)."""
+        self._context = context
+
+    @property
+    def ended(self) -> bool:
+        """True when nothing runs here and nothing is about to: messages become dead letters."""
+        return self.mailbox.closed
+
+    def add_watcher(self, watcher: Context) -> None:
+        """Tell `watcher` when the present (or next) incarnation has ended; at once when this address has ended already."""
+        if self.ended:
+            watcher.target_ended(self, self.exit or Exit("normal"))
+            return
+        if self.watchers is None:
+            self.watchers = {}
+        self.watchers[watcher] = None
+
+    def remove_watcher(self, watcher: Context) -> None:
+        """Forget a watcher."""
+        if self.watchers is not None:
+            self.watchers.pop(watcher, None)
+
+    def tell_watchers(self, exit: Exit) -> None:
+        """The incarnation has ended: each watcher is told, once."""
+        watchers, self.watchers = self.watchers, None
+        for watcher in watchers or ():
+            watcher.target_ended(self, exit)
+
+    # ------------------------------------------------------------------------------------------ who may call
+
+    @property
+    def is_restarting(self) -> bool:
+        """Between two incarnations."""
+        return self.state is State.RESTARTING
+
+    def in_own_loop(self) -> bool:
+        """Is the calling event-loop task the message loop of the actor at this address?"""
+        task = getattr(self.life, "task", None)
+        return task is not None and task is self.services.loop.current_task()
+
+    def starts_under(self, supervisor: Cell) -> bool:
+        """Is this address being started, and does `supervisor` wait for that, directly or through supervisors that start?"""
+        cell: Cell | None = self
+        while cell is not None and cell.state is State.STARTING:
+            parent = cell.path.rpartition("/")[0]
+            if parent == supervisor.path:
+                return True
+            cell = self.services.directory.get(parent)
+        return False

@@ -1,0 +1,195 @@
+"""`Context`: what an actor may do beside handling messages. One for each incarnation."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from greenroom.actors.messages import Exit, Message, Terminated
+from greenroom.actors.nursery import Nursery
+from greenroom.actors.timers import Timer
+from greenroom.errors import Misuse, NotAMessage, StashFull
+from greenroom.mailbox import Envelope, Notice, message_type
+
+if TYPE_CHECKING:
+    from greenroom.actors.cell import Cell
+    from greenroom.actors.life import ActorLife
+    from greenroom.actors.ref import Ref
+    from greenroom.runtime import Runtime
+
+DEFAULT_STASH = 10_000
+
+
+class Context:
+    """An actor's hold on its surroundings: `self.context`. Timers, watches, the stash and the nursery end with the incarnation."""
+
+    __slots__ = ("_life", "_stash", "_timers", "_watching", "ref")
+
+    def __init__(self, life: ActorLife, ref: Ref) -> None:
+        self._life = life
+        self.ref = ref
+        """The actor's own address."""
+        self._timers: dict[object, Timer] | None = None
+        self._watching: set[Cell] | None = None
+        self._stash: deque[Envelope] | None = None
+
+    @property
+    def runtime(self) -> Runtime:
+        """The runtime that runs this tree."""
+        return self._life.services.runtime
+
+    @property
+    def incarnation(self) -> int:
+        """Which incarnation this is, counted from 1."""
+        return self._life.incarnation
+
+    @property
+    def nursery(self) -> Nursery:
+        """The actor's own nursery; opened on first use. Raises `Misuse` for a thread or process child, which has none."""
+        return self._life.nursery
+
+    def stop(self) -> None:
+        """End normally after the message in hand (its reply is still sent). As `raise Stop()`, without losing the reply."""
+        self._life.stop_self()
+
+    # ----------------------------------------------------------------------------------------------- watching
+
+    def watch(self, ref: Ref) -> None:
+        """Ask for one `Terminated` when the present incarnation at `ref` has really ended; at once when the address has ended.
+
+        While it is restarting, the next incarnation is meant. Twice is one registration. To go on watching, watch again.
+        """
+        if self._watching is None:
+            self._watching = set()
+        if ref._cell not in self._watching:
+            self._watching.add(ref._cell)
+            ref._cell.add_watcher(self)
+
+    def unwatch(self, ref: Ref) -> None:
+        """Take a watch back; a `Terminated` that is already queued is not delivered (OTP: demonitor with flush)."""
+        if self._watching is not None:
+            self._watching.discard(ref._cell)
+        ref._cell.remove_watcher(self)
+
+    def target_ended(self, target: Cell, exit: Exit) -> None:
+        """For Greenroom's own use: a watched incarnation has ended."""
+        self._life.mailbox.put_notice(
+            Notice(Terminated(target.ref, exit, target.incarnation), lambda: self._take_watch(target))
+        )
+
+    def _take_watch(self, target: Cell) -> bool:
+        if not self._life.alive or self._watching is None or target not in self._watching:
+            return False
+        self._watching.remove(target)
+        return True
+
+    # ------------------------------------------------------------------------------------------------- timers
+
+    def after(self, delay: float, message: Message[Any], *, key: str | None = None) -> None:
+        """Send the actor itself a message in `delay` seconds (>= 0), once.
+
+        `key`: replaces the timer of that key. A tick of a replaced or cancelled timer is never delivered, even if it is queued.
+        Ticks do not count against the mailbox's capacity. Raises `ValueError` for a negative delay.
+        """
+        _check_tick(delay, message, "delay")
+        self._set_timer(delay, None, message, key if key is not None else object())
+
+    def every(self, period: float, message: Message[Any], *, key: str | None = None) -> None:
+        """Send the actor itself a message every `period` seconds (> 0), first after one period.
+
+        The moments are fixed when the timer is set and do not drift. A tick that finds the last one still queued is left out, so
+        a slow actor is not flooded. `key` as for `after`. Raises `ValueError` for a period that is not positive.
+        """
+        _check_tick(period, message, "period")
+        if period <= 0:
+            raise ValueError(f"period={period!r}: a timer's period is above 0 seconds")
+        self._set_timer(period, period, message, key if key is not None else object())
+
+    def cancel(self, key: str) -> None:
+        """Cancel the timer of this key, and its tick if one is queued. Nothing happens when there is none."""
+        timer = (self._timers or {}).pop(key, None)
+        if timer is not None:
+            timer.cancel()
+
+    def _set_timer(self, delay: float, period: float | None, message: Message[Any], key: object) -> None:
+        if not self._life.alive:
+            raise Misuse(f"{self.ref.path!r} has ended: it sets no more timers")
+        if self._timers is None:
+            self._timers = {}
+        replaced = self._timers.pop(key, None)
+        if replaced is not None:
+            replaced.cancel()
+        timers, loop = self._timers, self._life.services.loop
+        queued = False
+
+        def deliverable() -> bool:
+            nonlocal queued
+            queued = False
+            if timers.get(key) is not timer or not self._life.alive:
+                return False
+            if period is None:
+                del timers[key]
+            return True
+
+        def due() -> None:
+            nonlocal queued
+            if not queued:
+                queued = True
+                self._life.mailbox.put_notice(Notice(message, deliverable))
+            if period is not None:
+                missed = max(0, int((loop.now() - timer.deadline) // period))
+                timer.deadline += period * (missed + 1)
+                timer.callback = due
+                self._life.services.timers.arm(timer)
+
+        timer = self._life.services.timers.at(loop.now() + delay, due)
+        timers[key] = timer
+
+    # -------------------------------------------------------------------------------------------------- stash
+
+    def stash(self, message: Message[Any]) -> None:
+        """Put the message in hand aside, to be handled after `unstash`; its asker goes on waiting.
+
+        Raises `StashFull` at the stash's capacity (that of the mailbox, 10,000 when that is unbounded); `Misuse` when `message`
+        is not the one in hand.
+        """
+        envelope = self._life.take_in_hand(message)
+        if envelope is None:
+            raise Misuse(
+                f"{self.ref.path!r} can stash only the message it has in hand, and each once; not this {message_type(message)}"
+            )
+        if self._stash is None:
+            self._stash = deque()
+        capacity = self._life.mailbox.statistics().capacity or DEFAULT_STASH
+        if len(self._stash) >= capacity:
+            self._life.return_to_hand(envelope)
+            raise StashFull(self.ref.path, capacity)
+        self._stash.append(envelope)
+
+    def unstash(self, count: int | None = None) -> None:
+        """Return the oldest `count` stashed messages (None: all), in order, to the head of the mailbox: they come next."""
+        stash = self._stash
+        if not stash:
+            return
+        number = len(stash) if count is None else min(count, len(stash))
+        self._life.mailbox.put_back([stash.popleft() for _ in range(number)])
+
+    # ---------------------------------------------------------------------------------------------------- end
+
+    def close(self) -> list[Envelope]:
+        """For Greenroom's own use: the incarnation is over. Returns what was stashed: it goes back to the mailbox."""
+        for timer in (self._timers or {}).values():
+            timer.cancel()
+        self._timers = None
+        for target in self._watching or ():
+            target.remove_watcher(self)
+        self._watching = None
+        stashed, self._stash = self._stash, None
+        return list(stashed or ())
+
+
+def _check_tick(seconds: float, message: object, what: str) -> None:
+    if not isinstance(message, Message):
+        raise NotAMessage(type(message).__qualname__)
+    if not seconds >= 0:
+        raise ValueError(f"{what}={seconds!r}: a timer's {what} is a number of seconds, 0 or more")

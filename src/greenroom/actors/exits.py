@@ -1,0 +1,78 @@
+"""From what came out of a child's code to how it ended. Pure."""
+
+from __future__ import annotations
+
+import traceback
+from types import FrameType
+from typing import Any
+
+from attrs import frozen
+
+from greenroom.actors.messages import Exit, Ignore, Stop
+
+
+@frozen
+class Verdict:
+    """What an exception out of a child means."""
+
+    exit: Exit
+    fatal: BaseException | None = None
+    """KeyboardInterrupt or SystemExit: ends the whole tree, non-zero."""
+    ignored: bool = False
+    """`Ignore`: only meaningful out of a start."""
+
+
+def classify(error: BaseException, cancelled: type[BaseException]) -> Verdict:
+    """How a child ended that let `error` out.
+
+    Groups are split: KeyboardInterrupt and SystemExit end the tree; of the rest, a cancellation that is not ours counts as the
+    error only when nothing else does; one exception is unwrapped, several stay together as one group: one exit, one restart.
+    """
+    fatal: list[BaseException] = []
+    errors: list[BaseException] = []
+    foreign: list[BaseException] = []
+
+    def sort(one: BaseException) -> None:
+        if isinstance(one, BaseExceptionGroup):
+            for inner in one.exceptions:
+                sort(inner)
+        elif isinstance(one, (KeyboardInterrupt, SystemExit)):
+            fatal.append(one)
+        elif isinstance(one, cancelled):
+            foreign.append(one)
+        else:
+            errors.append(one)
+
+    sort(error)
+    cause = _one(errors, error) or _one(foreign, error) or _one(fatal, error) or error
+    if fatal:
+        return Verdict(Exit("error", cause), fatal=fatal[0])
+    if isinstance(cause, Stop):
+        return Verdict(cause.exit)
+    return Verdict(Exit("error", cause), ignored=isinstance(cause, Ignore))
+
+
+def _one(errors: list[BaseException], whole: BaseException) -> BaseException | None:
+    if len(errors) > 1 and isinstance(whole, BaseExceptionGroup):
+        return BaseExceptionGroup(whole.message, errors)
+    return errors[0] if errors else None
+
+
+def suspended_stack(coroutine: Any) -> str:
+    """Where a suspended coroutine waits, outermost first, as a traceback would show it."""
+    frames: list[tuple[FrameType, int]] = []
+    while coroutine is not None:
+        frame = (
+            getattr(coroutine, "cr_frame", None)
+            or getattr(coroutine, "gi_frame", None)
+            or getattr(coroutine, "ag_frame", None)
+        )
+        if frame is None:
+            break
+        frames.append((frame, frame.f_lineno))
+        coroutine = (
+            getattr(coroutine, "cr_await", None)
+            or getattr(coroutine, "gi_yieldfrom", None)
+            or getattr(coroutine, "ag_await", None)
+        )
+    return "".join(traceback.StackSummary.extract(iter(frames)).format())

@@ -1,0 +1,98 @@
+"""An actor's own nursery: what it starts ends with the actor, and a crash in it is the actor's crash.
+
+It cannot be opened in a handler's frame (a scope entered there would be left elsewhere, which breaks on both loops), so it is hosted
+by a companion task in the supervisor's nursery. Most actors never use one, and a task group costs kilobytes: the companion starts
+at first use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Protocol, TypeVarTuple, Unpack
+
+import anyio
+from anyio.abc import TaskGroup
+
+from greenroom.actors.exits import Verdict, classify
+from greenroom.actors.scopes import ScopePair
+from greenroom.errors import Misuse
+from greenroom.mailbox import EventLoop, Slot
+
+Ts = TypeVarTuple("Ts")
+
+
+async def _run(func: Callable[..., Awaitable[object]], args: tuple[Any, ...]) -> None:
+    await func(*args)
+
+
+class Host(Protocol):
+    """The incarnation that owns a nursery."""
+
+    def start_companion(self, main: Callable[[], Coroutine[Any, Any, None]]) -> None: ...
+    def companion_ended(self, verdict: Verdict | None) -> None: ...
+
+
+class Nursery:
+    """Starts event-loop tasks that belong to the actor. Narrower than anyio's TaskGroup on purpose."""
+
+    __slots__ = ("_closed", "_end", "_group", "_host", "_loop", "_path", "_queued", "scopes")
+
+    def __init__(self, host: Host, loop: EventLoop, path: str) -> None:
+        self._host = host
+        self._loop = loop
+        self._path = path
+        self._group: TaskGroup | None = None
+        self._queued: list[tuple[Callable[..., Awaitable[object]], tuple[Any, ...]]] | None = None
+        self._end: Slot | None = None
+        self._closed = False
+        self.scopes = ScopePair()
+
+    def start_soon(self, func: Callable[[Unpack[Ts]], Awaitable[object]], *args: Unpack[Ts]) -> None:
+        """Start a task. What it raises is the actor's crash; when the actor ends, it is cancelled and awaited.
+
+        Raises `Misuse` when the actor is ending, `WrongThread` off the loop's thread.
+        """
+        self._loop.check_thread()
+        if self._closed:
+            raise Misuse(f"{self._path!r} is ending: its nursery starts nothing more")
+        if self._group is not None:
+            self._group.start_soon(_run, func, args)
+        elif self._queued is not None:
+            self._queued.append((func, args))
+        else:
+            self._queued = [(func, args)]
+            self._host.start_companion(self._main)
+
+    def open(self) -> None:
+        """Start the companion now instead of at first use."""
+        if self._queued is None:
+            self._queued = []
+            self._host.start_companion(self._main)
+
+    @property
+    def opened(self) -> bool:
+        """Was it ever used?"""
+        return self._queued is not None
+
+    def close(self) -> None:
+        """Cancel what runs; the host learns of the end by `companion_ended`."""
+        self._closed = True
+        self.scopes.cancel()
+
+    async def _main(self) -> None:
+        verdict = None
+        try:
+            with self.scopes:
+                async with anyio.create_task_group() as group:
+                    self._group = group
+                    for func, args in self._queued or ():
+                        group.start_soon(_run, func, args)
+                    self._end = self._loop.slot()
+                    await self._end
+        except BaseException as error:  # noqa: BLE001
+            # Everything goes to the actor, which decides; KeyboardInterrupt and SystemExit with it.
+            verdict = classify(error, self._loop.cancelled)
+        finally:
+            self._group = None
+            self._closed = True
+        self._host.companion_ended(verdict)

@@ -1,0 +1,222 @@
+"""`Ref`: how everybody outside an actor reaches it. An address: it outlives incarnations, and the class behind it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+import anyio
+
+from greenroom.actors.current import current_actor
+from greenroom.actors.messages import Message
+from greenroom.errors import ActorDown, AskTimeout, NotAMessage, NotASupervisor, WouldDeadlock
+from greenroom.mailbox import Envelope, message_type
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from greenroom.actors.cell import Cell
+
+R = TypeVar("R")
+
+
+class Ref:
+    """The address of an actor or a supervisor.
+
+    Got from `runtime.ref(path)`, `context.ref`, `start_child` or a message. Equal only to itself; usable on the event loop's
+    thread (`runtime.from_thread` elsewhere).
+    """
+
+    __slots__ = ("_cell",)
+
+    def __init__(self, cell: Cell) -> None:
+        self._cell = cell
+
+    @property
+    def path(self) -> str:
+        """The names from the top supervisor down, joined by `/`."""
+        return self._cell.path
+
+    @property
+    def incarnation(self) -> int:
+        """Which incarnation stands here now (or stood last), counted from 1; 0 before the first start."""
+        return self._cell.incarnation
+
+    def __repr__(self) -> str:
+        return f"<Ref {self._cell.path}>"
+
+    # ----------------------------------------------------------------------------------------------- messages
+
+    def tell(self, message: Message[Any]) -> None:
+        """Queue a message and go on; never waits.
+
+        To an actor that has ended it becomes a dead letter. While the actor is restarting it is queued.
+
+        Raises:
+            MailboxFull: there is no room, under the policy `reject`; the message was not taken.
+            NotAMessage: it does not derive from `Message`.
+            WrongThread: called on another thread than the event loop's.
+        """
+        if not isinstance(message, Message):
+            raise NotAMessage(type(message).__qualname__)
+        self._cell.mailbox.put_nowait((message, current_actor.get(), None))
+
+    async def send(
+        self, message: Message[Any], *, message_id: str | None = None, deliver_at: datetime | None = None
+    ) -> None:
+        """Queue a message; under the policy `reject` wait for room. Returns None: this mailbox is in memory and gives no receipt.
+
+        Cancelled while it waits: the message was not taken.
+
+        Raises:
+            ActorStopped: the recipient ended while this waited for room. (One that had ended before makes a dead letter.)
+            WouldDeadlock: an actor's message loop would wait for room in its own mailbox.
+            ValueError: `message_id` or `deliver_at` was given: they belong to persistent mailboxes.
+        """
+        if not isinstance(message, Message):
+            raise NotAMessage(type(message).__qualname__)
+        if message_id is not None or deliver_at is not None:
+            raise ValueError(f"message_id and deliver_at need a persistent mailbox; that of {self.path!r} is in memory")
+        await self._put((message, current_actor.get(), None), "send")
+
+    async def ask(
+        self,
+        message: Message[R],
+        *,
+        timeout: float | None = 5.0,
+        message_id: str | None = None,
+        when_down: Literal["wait", "fail"] = "wait",
+    ) -> R:
+        """Send a message and wait for its reply.
+
+        Args:
+            timeout: seconds, waiting for room included; None waits for ever.
+            when_down: while the recipient is restarting, `"wait"` in its mailbox or `"fail"` at once with `ActorDown`.
+
+        Raises at once what happened:
+            Rejected: the handler's own exception.
+            ActorCrashed: the recipient crashed or was killed with this message in hand; the cause is chained.
+            ActorStopped: it has ended, or ended before it came to this message.
+            UnhandledMessage: it has no handler for this type.
+            MailboxFull: its overflow policy dropped the message.
+            WouldDeadlock: an actor's message loop asked itself.
+            AskTimeout: in the end. The recipient is not told and may still do the work; a late reply is dropped.
+        """
+        if not isinstance(message, Message):
+            raise NotAMessage(type(message).__qualname__)
+        if message_id is not None:
+            raise ValueError(f"message_id needs a persistent mailbox; that of {self.path!r} is in memory")
+        cell = self._cell
+        services = cell.services
+        sender = current_actor.get()
+        if sender is cell:
+            self._refuse_own_loop("ask")
+        if when_down == "fail" and cell.is_restarting:
+            raise ActorDown(cell.path, message_type(message))
+        reply = services.loop.slot()
+        envelope: Envelope = (message, sender, reply)
+        if timeout is None:
+            await self._put(envelope, "ask")
+            return await reply  # type: ignore[no-any-return]
+        asks = services.asks
+        if cell.mailbox.must_wait:
+            started = services.loop.now()
+            with anyio.move_on_after(timeout) as scope:
+                await self._put(envelope, "ask")
+            if scope.cancelled_caught:
+                raise AskTimeout(cell.path, message_type(message), timeout)
+            timeout = max(0.0, timeout - (services.loop.now() - started))
+        else:
+            cell.mailbox.put_nowait(envelope)
+        asks.add(reply, timeout, cell.path, message)
+        try:
+            return await reply  # type: ignore[no-any-return]
+        finally:
+            asks.forget(reply, timeout)
+
+    async def _put(self, envelope: Envelope, call: str) -> None:
+        mailbox = self._cell.mailbox
+        if mailbox.must_wait and envelope[1] is self._cell:
+            self._refuse_own_loop(call)
+        await mailbox.put(envelope)
+
+    def _refuse_own_loop(self, call: str) -> None:
+        """An actor's message loop must not wait for itself. Its nursery's tasks and concurrent handlers may."""
+        if self._cell.in_own_loop():
+            raise WouldDeadlock(
+                f"{self.path!r} would wait for itself: `{call}` from its own handler can never be served. "
+                "Call the method, `tell` instead, or do it in `context.nursery`"
+            )
+
+    def partition(self, key: object) -> Ref:
+        """On a `PartitionSupervisor`: the partition that this key belongs to (an int by modulo, else by a stable hash).
+
+        Raises `NotASupervisor` elsewhere; `BadSpec` for a key that is not an int, str or bytes.
+        """
+        administration = self._cell.administration
+        if administration is None:
+            raise NotASupervisor(self.path, "partition")
+        return administration.route(key)
+
+    # ----------------------------------------------------------------------------------- administration
+
+    async def _administer(self, call: str, *args: object) -> Any:
+        administration = self._cell.administration
+        if administration is None:
+            raise NotASupervisor(self.path, call)
+        self._cell.services.loop.check_thread()
+        caller = current_actor.get()
+        if caller is not None and caller.starts_under(self._cell):
+            raise WouldDeadlock(
+                f"{caller.path!r} called `{call}` on {self.path!r} from its own start, which that supervisor is waiting for. "
+                "Send yourself a message in `on_start` and call when it arrives"
+            )
+        return await administration.call(call, *args)
+
+    async def start_child(self, *args: object) -> Any:
+        """Start one more child: of a `Supervisor` from a `Child` (or another spec), of a `DynamicSupervisor` with these extra arguments.
+
+        Returns the child's ref; `Started(ref, info)` when its `on_start` returned something; None when it raised `Ignore`.
+
+        Raises:
+            AlreadyStarted, AlreadyPresent: the name is taken. BadSpec: not a spec. TooManyChildren: `max_children` are there.
+            StartFailed: its start failed, cause chained; the spec is not kept. Never counted as a restart.
+            ActorStopped: the supervisor is ending.
+        """
+        return await self._administer("start_child", *args)
+
+    async def terminate_child(self, name: str | Ref) -> None:
+        """Stop a child by its own shutdown rule. The spec is kept unless it is temporary (or dynamic). Fine when it is down already.
+
+        Raises `ChildNotFound`; `ChildStillEnding` when it is stuck or abandoned: it may still run.
+        """
+        await self._administer("terminate_child", name)
+
+    async def restart_child(self, name: str) -> Any:
+        """Start a child that is down; returns as `start_child`. Never counted.
+
+        Raises `ChildNotFound`, `ChildRunning`, `ChildRestarting`, `ChildStillEnding`, or `StartFailed` (it stays down then).
+        """
+        return await self._administer("restart_child", name)
+
+    async def delete_child(self, name: str) -> None:
+        """Forget the spec of a child that is down. Raises `ChildNotFound`, `ChildRunning`, `ChildRestarting`, `ChildStillEnding`."""
+        await self._administer("delete_child", name)
+
+    async def replace_childspec(self, child: Any) -> None:
+        """Give a child of that name another spec, used at its next start; the running incarnation is left alone.
+
+        Raises `ChildNotFound`, `BadSpec`.
+        """
+        await self._administer("replace_childspec", child)
+
+    async def which_children(self) -> list[Any]:
+        """The children as `ChildInfo`, the latest started first."""
+        return list(await self._administer("which_children"))
+
+    async def count_children(self) -> Any:
+        """How many there are, as `ChildCounts`."""
+        return await self._administer("count_children")
+
+    async def get_childspec(self, name: str) -> Any:
+        """A child's full spec, defaults filled in. Raises `ChildNotFound`."""
+        return await self._administer("get_childspec", name)

@@ -1,0 +1,366 @@
+"""Every public exception, in one tree.
+
+Four branches below the root, by whose turn it is to act:
+
+* `Misuse`: the program is wrong; change the code. Raised as early as possible.
+* `Refused`: the request was understood and turned down; nothing was changed by it.
+* `Failure`: something that ran has failed, or could not be reached in time.
+* `Defect`: Greenroom contradicts itself; please report it.
+
+Each class builds its own message from the fields it carries, names what was wrong, and says the way out.
+"""
+
+from __future__ import annotations
+
+
+def _revive(cls: type[GreenroomError], args: tuple[object, ...], fields: dict[str, object]) -> GreenroomError:
+    error = cls.__new__(cls)
+    error.args = args
+    error.__dict__.update(fields)
+    return error
+
+
+class GreenroomError(Exception):
+    """The root of every exception that Greenroom raises, `Stop`, `Ignore` and `Rejected` apart (those are raised by you)."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # The message is in `args`, the fields are in `__dict__`: pickling must not go through __init__, which takes the fields.
+        return _revive, (type(self), self.args, self.__dict__)
+
+
+class Misuse(GreenroomError):
+    """The calling program is wrong; trying again will not help."""
+
+
+class Refused(GreenroomError):
+    """The request was turned down and has changed nothing."""
+
+
+class Failure(GreenroomError):
+    """What was asked for was begun, or waited for, and did not succeed."""
+
+
+class Defect(GreenroomError):
+    """An invariant of Greenroom itself does not hold: a bug of ours."""
+
+
+# -------------------------------------------------------------------------------------------- messages and mailboxes
+
+
+def _named(message_type: str) -> str:
+    return f"a {message_type}" if message_type else "a message"
+
+
+class WrongThread(Misuse):
+    """A call that belongs to the event loop's thread came from another one."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "called from a thread that is not the event loop's: use `runtime.from_thread.tell(ref, message)`, "
+            "`runtime.from_thread.ask(ref, message)` or `runtime.from_thread.call(function)` there"
+        )
+
+
+class MailboxFull(Refused):
+    """The recipient's mailbox has no room. The message was not taken.
+
+    Not `ActorStopped`: the recipient lives and may have room soon. `await ref.send(message)` waits for it.
+    """
+
+    def __init__(self, recipient: str, capacity: int | None, message_type: str = "") -> None:
+        self.recipient, self.capacity, self.message_type = recipient, capacity, message_type
+        super().__init__(
+            f"the mailbox of {recipient!r} is full (capacity {capacity}): {_named(message_type)} was not taken. "
+            "Wait for room with `await ref.send(...)`, or give the child another `mailbox=Mailbox(capacity=..., overflow=...)`"
+        )
+
+
+class StashFull(Refused):
+    """The actor's stash has no room. The message in hand was not stashed."""
+
+    def __init__(self, actor: str, capacity: int) -> None:
+        self.actor, self.capacity = actor, capacity
+        super().__init__(
+            f"the stash of {actor!r} holds its {capacity} messages: unstash, or refuse with `raise gr.Rejected(...)`"
+        )
+
+
+class ActorStopped(Failure):
+    """The recipient has ended, for good or until somebody starts it again; nobody handled the message.
+
+    Not `ActorCrashed`: there the message itself was in hand.
+    """
+
+    def __init__(self, recipient: str, message_type: str = "", why: str = "it has ended") -> None:
+        self.recipient, self.message_type, self.why = recipient, message_type, why
+        super().__init__(f"{recipient!r} did not handle {_named(message_type)}: {why}")
+
+
+class ActorDown(Failure):
+    """The recipient is being restarted and the asker chose not to wait (`when_down="fail"`)."""
+
+    def __init__(self, recipient: str, message_type: str = "") -> None:
+        self.recipient, self.message_type = recipient, message_type
+        super().__init__(
+            f"{recipient!r} is being restarted: {_named(message_type)} was not sent. "
+            'Ask with `when_down="wait"` to queue it for the next incarnation'
+        )
+
+
+class ActorCrashed(Failure):
+    """The recipient crashed, or was killed, with this message in hand. Its exception is chained as `__cause__`.
+
+    Whether the message had effects is unknown; it is not handled again.
+    """
+
+    def __init__(self, recipient: str, message_type: str = "", incarnation: int = 0, how: str = "") -> None:
+        self.recipient, self.message_type, self.incarnation, self.how = recipient, message_type, incarnation, how
+        super().__init__(
+            f"{recipient!r} (incarnation {incarnation}) {how or 'crashed'} while it handled {_named(message_type)}; "
+            "whether it had effects is not known"
+        )
+
+
+class AskTimeout(Failure, TimeoutError):
+    """No reply came in time. The recipient was not told, and may still do the work; a late reply is dropped."""
+
+    def __init__(self, recipient: str, message_type: str, timeout: float) -> None:
+        self.recipient, self.message_type, self.timeout = recipient, message_type, timeout
+        super().__init__(
+            f"{recipient!r} did not answer {_named(message_type)} within {timeout:g} s; it may still do the work. "
+            "Give `ask(..., timeout=...)` more, or None to wait for ever"
+        )
+
+
+class UnhandledMessage(Refused):
+    """The recipient has no handler for this type of message. It lives on."""
+
+    def __init__(self, recipient: str, message_type: str, handles: tuple[str, ...] = ()) -> None:
+        self.recipient, self.message_type, self.handles = recipient, message_type, handles
+        known = f"it handles {', '.join(handles)}" if handles else "it handles no messages"
+        super().__init__(f"{recipient!r} has no handler for {message_type}: {known}")
+
+
+class NotAMessage(Misuse, TypeError):
+    """Something that is not a `Message` was sent."""
+
+    def __init__(self, value_type: str) -> None:
+        self.value_type = value_type
+        super().__init__(
+            f"a {value_type} is not a message: declare `@attrs.frozen class {value_type.rpartition('.')[2]}(gr.Message[Reply]): ...`"
+        )
+
+
+class NoSuchActor(Misuse, LookupError):
+    """No actor or supervisor has this path."""
+
+    def __init__(self, path: str, near: tuple[str, ...] = ()) -> None:
+        self.path, self.near = path, near
+        hint = f"; did you mean {' or '.join(repr(n) for n in near)}?" if near else ""
+        super().__init__(f"nothing in the tree has the path {path!r}{hint}")
+
+
+class WouldDeadlock(Misuse):
+    """The call could only be answered after the caller itself had returned."""
+
+
+class BadHandler(Misuse, TypeError):
+    """A class's message handlers contradict each other, their messages or the class; found when the class is created."""
+
+
+# ------------------------------------------------------------------------------------------------------ supervision
+
+
+class BadSpec(Misuse, ValueError):
+    """A child or supervisor specification that cannot work; found before anything is started."""
+
+
+class NotASupervisor(Misuse):
+    """An administration call went to an actor."""
+
+    def __init__(self, path: str, call: str) -> None:
+        self.path, self.call = path, call
+        super().__init__(f"{path!r} is an actor, not a supervisor: `{call}` goes to the supervisor above it")
+
+
+class ChildRefused(Refused):
+    """An administration call was refused; nothing changed. `child` names the child, `supervisor` whose it is."""
+
+    _reason = "was refused"
+
+    def __init__(self, supervisor: str, child: str) -> None:
+        self.supervisor, self.child = supervisor, child
+        super().__init__(f"child {child!r} of {supervisor!r} {self._reason}")
+
+
+class AlreadyStarted(ChildRefused):
+    """`start_child`: a child of that name runs. OTP `supervisor`, already_started."""
+
+    _reason = "runs already: choose another name, or terminate and delete it first"
+
+
+class AlreadyPresent(ChildRefused):
+    """`start_child`: a child of that name is kept, down or restarting. OTP `supervisor`, already_present."""
+
+    _reason = "is there already, though not running: use `restart_child`, or `delete_child` first"
+
+
+class ChildRunning(ChildRefused):
+    """`restart_child` or `delete_child` of a child that runs."""
+
+    _reason = "is running: `terminate_child` first"
+
+
+class ChildRestarting(ChildRefused):
+    """`restart_child` or `delete_child` of a child that is being restarted or waits for its backoff."""
+
+    _reason = "is being restarted: wait, or `terminate_child` first"
+
+
+class ChildStillEnding(ChildRefused):
+    """The child's old incarnation may still run (it is stuck, or was abandoned), so no new one may start."""
+
+    _reason = "has an incarnation that may still be running (see `runtime.tree()`): nothing new starts in its place before that has ended"
+
+
+class ChildNotFound(ChildRefused):
+    """No child of that name. OTP `supervisor`, not_found."""
+
+    _reason = "does not exist"
+
+
+class TooManyChildren(ChildRefused):
+    """A `DynamicSupervisor` has as many children as it may (`max_children`); those that are restarting count."""
+
+    _reason = "was not started: the supervisor has its `max_children` already"
+
+
+class StartFailed(Failure):
+    """A child could not be started. What it raised is chained as `__cause__`; what had started before it was stopped again.
+
+    `child` is the path of the child whose start failed.
+    """
+
+    def __init__(self, child: str, why: str = "") -> None:
+        self.child, self.why = child, why
+        super().__init__(f"{child!r} could not be started" + (f": {why}" if why else ""))
+
+
+class StartTimeout(Failure, TimeoutError):
+    """A child's start took longer than its `start_timeout`; it was stopped."""
+
+    def __init__(self, child: str, timeout: float) -> None:
+        self.child, self.timeout = child, timeout
+        super().__init__(f"{child!r} had not started after {timeout:g} s (its start_timeout)")
+
+
+class RestartLimitExceeded(Failure):
+    """Restarts came faster than the intensity allows. OTP `supervisor`, reached_max_restart_intensity.
+
+    The exit of the child that was not restarted is chained as `__cause__`.
+    """
+
+    def __init__(self, supervisor: str, child: str, intensity: int, period: float, whose: str = "supervisor") -> None:
+        self.supervisor, self.child, self.intensity, self.period, self.whose = (
+            supervisor,
+            child,
+            intensity,
+            period,
+            whose,
+        )
+        super().__init__(
+            f"{supervisor!r} gave up: {child!r} had to be restarted and the {whose} allows {intensity} restart(s) in {period:g} s"
+        )
+
+
+class TreeFailed(Failure):
+    """The top supervisor gave up. The chain of causes (`__cause__`) leads down to the crash that was one too many."""
+
+    def __init__(self, path: str, why: str = "") -> None:
+        self.path, self.why = path, why
+        super().__init__(f"the tree {path!r} has ended by failure" + (f": {why}" if why else ""))
+
+
+class RuntimeNotRunning(Misuse):
+    """The runtime has not been entered, or has ended."""
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        super().__init__(f"{what} needs a running runtime: use it inside `async with Runtime(tree) as runtime:`")
+
+
+# --------------------------------------------------------------------------------------------------------- isolation
+
+
+class WorkerDied(Failure):
+    """A process child's worker ended without being asked: by an OS signal, by an exit status, for lack of memory."""
+
+    def __init__(self, path: str, how: str) -> None:
+        self.path, self.how = path, how
+        super().__init__(f"the worker process of {path!r} {how}")
+
+
+# ------------------------------------------------------------------------------------------------------- codec
+
+
+class NotEncodable(Misuse):
+    """A class or a value that encoding could not bring back unchanged. Nothing was encoded, nothing was registered.
+
+    `subject` names what was asked for; `problems` names, one line each, every place that stands in the way.
+    Not `Undecodable`: that one is about bytes which came from elsewhere.
+    """
+
+    def __init__(self, subject: str, problems: tuple[str, ...]) -> None:
+        self.subject, self.problems = subject, problems
+        if len(problems) == 1:
+            super().__init__(f"cannot encode {subject}: {problems[0]}")
+        else:
+            lines = "".join(f"\n  - {problem}" for problem in problems)
+            super().__init__(f"cannot encode {subject}, for {len(problems)} reasons:{lines}")
+
+
+class Undecodable(Failure):
+    """Bytes that are not a value of a known type. No part of a value was made of them; keep the bytes.
+
+    `type_name` is the outermost type, as far as it was recognised; `field` is the path of what is wrong inside it
+    (`Order.lines[3].price`); `source` is where the bytes were found (a row, a pipe), when the reader said so.
+    Not `NotEncodable`: that one is about a value in the hands of its sender.
+    """
+
+    def __init__(self, type_name: str, field: str, reason: str, source: str | None = None) -> None:
+        self.type_name, self.field, self.reason, self.source = type_name, field, reason, source
+        super().__init__(f"{'' if source is None else f'{source}: '}cannot decode {field or type_name}: {reason}")
+
+
+class RemoteError(Failure):
+    """An exception that was raised elsewhere (in a worker process, in an earlier life), as far as it can be told in text.
+
+    It is never an instance of the original class: that class may not exist here, and making one would run its code.
+    `type_name` is the class as a traceback shows it, `text` what `str()` gave, `arguments` the `repr()` of each argument,
+    `trace` the formatted traceback of this exception alone, `cause` the one it came from (also its `__cause__`),
+    `notes` what was added to it, `members` the exceptions of a group.
+    """
+
+    def __init__(
+        self,
+        type_name: str,
+        text: str,
+        arguments: tuple[str, ...] = (),
+        trace: str = "",
+        cause: RemoteError | None = None,
+        notes: tuple[str, ...] = (),
+        members: tuple[RemoteError, ...] = (),
+    ) -> None:
+        super().__init__(f"{type_name}: {text}" if text else type_name)
+        self.type_name, self.text, self.arguments, self.trace = type_name, text, arguments, trace
+        self.cause, self.notes, self.members = cause, notes, members
+        self.__cause__ = cause
+        for note in notes:
+            self.add_note(note)
+        if trace:  # shown by whoever prints the traceback of this one, without making `str()` long
+            self.add_note(f"raised elsewhere:\n{trace}")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Through __init__, unlike the others: `__cause__` is not in `__dict__`.
+        fields = (self.type_name, self.text, self.arguments, self.trace, self.cause, self.notes, self.members)
+        return RemoteError, fields, self.__dict__

@@ -1,0 +1,104 @@
+"""One publisher, any number of readers, nobody waits for the slowest."""
+
+from __future__ import annotations
+
+from collections import deque
+from types import TracebackType
+from typing import Generic, TypeVar
+
+from greenroom.mailbox.parking import Slot, current_loop
+
+T = TypeVar("T")
+
+
+class Subscription(Generic[T]):
+    """An async iterator over what is published from its creation on. Ends when the publisher closes or on `close()`.
+
+    Holds at most `buffer` items for a reader that lags; beyond that the oldest are dropped and counted in `missed`, since a
+    reader that is slow must not cost the service its memory. One event-loop task reads one subscription.
+    """
+
+    def __init__(self, stream: Broadcast[T], buffer: int) -> None:
+        self._stream = stream
+        self._items: deque[T] = deque(maxlen=buffer)
+        self._slot: Slot | None = None
+        self._closed = False
+        self.missed = 0
+        """Items dropped because this reader was slow."""
+
+    def _put(self, item: T) -> None:
+        if len(self._items) == self._items.maxlen:
+            self.missed += 1
+        self._items.append(item)
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._slot is not None and not self._slot.done():
+            self._slot.set_result(None)
+
+    def close(self) -> None:
+        """Stop listening; an iteration under way ends after what is buffered. Safe to call twice."""
+        self._closed = True
+        self._stream._subscriptions.pop(self, None)
+        self._wake()
+
+    def __aiter__(self) -> Subscription[T]:
+        return self
+
+    async def __anext__(self) -> T:
+        while not self._items:
+            if self._closed:
+                raise StopAsyncIteration
+            self._slot = current_loop().slot()
+            try:
+                await self._slot
+            finally:
+                self._slot = None
+        return self._items.popleft()
+
+    def pending(self) -> list[T]:
+        """Take what is buffered, without waiting."""
+        items = list(self._items)
+        self._items.clear()
+        return items
+
+    def __enter__(self) -> Subscription[T]:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class Broadcast(Generic[T]):
+    """The publisher's side. Used on the event loop's thread only."""
+
+    def __init__(self) -> None:
+        self._subscriptions: dict[Subscription[T], None] = {}
+        self._closed = False
+
+    @property
+    def listened_to(self) -> bool:
+        """Is there anybody to publish to? Saves making an item for nobody."""
+        return bool(self._subscriptions)
+
+    def publish(self, item: T) -> None:
+        """Hand an item to every subscription; never waits."""
+        for subscription in tuple(self._subscriptions):
+            subscription._put(item)
+
+    def subscribe(self, *, buffer: int = 10_000) -> Subscription[T]:
+        """Start listening. `buffer`: items (int > 0) kept for a reader that lags."""
+        subscription = Subscription(self, buffer)
+        if self._closed:
+            subscription._closed = True
+        else:
+            self._subscriptions[subscription] = None
+        return subscription
+
+    def close(self) -> None:
+        """End every subscription, after what it has buffered. Later ones are born ended."""
+        self._closed = True
+        for subscription in tuple(self._subscriptions):
+            subscription.close()

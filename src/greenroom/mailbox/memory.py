@@ -1,0 +1,273 @@
+"""The in-memory mailbox: a deque, a wake-up, and a bound.
+
+The hot path is `put_nowait` here and the `popleft` in the actor's loop, which reads `queue` itself: together they decide what a
+message costs. Two tricks keep them short. `_limit` is the smaller of the bound and the high-water mark, so one comparison serves
+the bound, the statistics and the closed state (limit -1). And an envelope is a plain tuple, so that what never counts against the
+bound (timer ticks, `Terminated`) is told apart by its class, `Notice`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Protocol, TypeAlias
+
+from attrs import frozen
+
+from greenroom.errors import ActorStopped, MailboxFull, WrongThread
+from greenroom.mailbox.dead_letters import DeadLetterReason, DeadLetters
+from greenroom.mailbox.options import Mailbox
+from greenroom.mailbox.parking import EventLoop, Slot
+
+_UNBOUNDED = 1 << 62
+_CLOSED = -1
+
+
+class Sender(Protocol):
+    """Whoever sends: an address in the tree."""
+
+    @property
+    def path(self) -> str: ...
+
+
+Envelope: TypeAlias = tuple[object, Sender | None, Slot | None]
+"""(message, who sent it, where the reply goes when somebody asked)."""
+
+
+class Notice:
+    """Something queued that never counts against the bound and may have lost its meaning by the time it is taken."""
+
+    __slots__ = ("_valid", "message")
+
+    def __init__(self, message: object, valid: Callable[[], bool]) -> None:
+        self.message = message
+        self._valid = valid
+
+    def open(self) -> Envelope | None:
+        """The envelope, or None when the notice is void: its timer was cancelled, its receiver restarted."""
+        return (self.message, None, None) if self._valid() else None
+
+
+@frozen
+class MailboxStatistics:
+    """A mailbox at one moment; counts are messages."""
+
+    depth: int
+    capacity: int | None
+    high_water: int
+    """The most that ever waited at once; `Terminated` and timer ticks are included."""
+    dropped: int
+    waiting_senders: int
+
+
+def message_type(message: object) -> str:
+    """A message's type by its short name, for errors and reports (which never show contents)."""
+    return type(message).__qualname__.rpartition("<locals>.")[2]
+
+
+class MemoryMailbox:
+    """The mailbox of one address. Used on the loop's thread only.
+
+    Invariant: while `waiting` holds a sender, there is no room for a message from outside.
+    """
+
+    __slots__ = (
+        "_capacity", "_closed", "_dead_letters", "_high_water", "_limit", "_loop", "_options", "_slot", "_thread",
+        "dropped", "path", "queue", "waiting",
+    )  # fmt: skip
+
+    def __init__(self, path: str, options: Mailbox, loop: EventLoop, dead_letters: DeadLetters) -> None:
+        self.path = path
+        self.queue: deque[Envelope | Notice] = deque()
+        self.waiting: deque[tuple[Slot, Envelope]] | None = None
+        self.dropped = 0
+        self._options = options
+        self._capacity = _UNBOUNDED if options.capacity is None else options.capacity
+        self._high_water = 0
+        self._limit = 0
+        self._slot: Slot | None = None
+        self._closed: ActorStopped | None = None
+        self._loop = loop
+        self._thread = loop.thread
+        self._dead_letters = dead_letters
+
+    # ------------------------------------------------------------------------------------------------ sending
+
+    def put_nowait(self, envelope: Envelope) -> None:
+        """Queue a message, or let the overflow policy decide. Raises `MailboxFull`, `WrongThread`.
+
+        To a closed mailbox: a dead letter, and `ActorStopped` for a waiting asker.
+        """
+        if threading.get_ident() != self._thread:
+            raise WrongThread
+        if len(self.queue) >= self._limit and not self._make_room(envelope):
+            return
+        self.queue.append(envelope)
+        if self._slot is not None:
+            self._wake()
+
+    async def put(self, envelope: Envelope) -> None:
+        """Queue a message; under `reject`, wait for room. Senders get room in the order they came.
+
+        Raises `ActorStopped` when the mailbox closes first. Cancelled: the message was not taken.
+        """
+        if len(self.queue) < self._limit or self._closed is not None or self._options.overflow != "reject":
+            self.put_nowait(envelope)
+            return
+        if len(self.queue) < self._capacity and not self.waiting:
+            self.put_nowait(envelope)
+            return
+        slot = self._loop.slot()
+        if self.waiting is None:
+            self.waiting = deque()
+        entry = (slot, envelope)
+        self.waiting.append(entry)
+        try:
+            await slot
+        except BaseException:
+            if self.waiting and entry in self.waiting:
+                self.waiting.remove(entry)
+            raise
+
+    def put_notice(self, notice: Notice) -> None:
+        """Queue a tick or a notice at the tail, whatever the bound. Dropped when the mailbox is closed."""
+        if self._closed is not None:
+            return
+        self.queue.append(notice)
+        self._capacity += 1
+        self._update_limit()
+        if self._slot is not None:
+            self._wake()
+
+    def _make_room(self, envelope: Envelope) -> bool:
+        """The slow half of `put_nowait`: True when the message may be appended."""
+        depth = len(self.queue)
+        if self._closed is not None:
+            self._refuse(envelope)
+            return False
+        if depth < self._capacity:
+            self._high_water = depth + 1
+            self._update_limit()
+            return True
+        policy = self._options.overflow
+        if policy == "reject":
+            raise MailboxFull(self.path, self._options.capacity, message_type(envelope[0]))
+        if policy == "drop_new":
+            self._drop(envelope)
+            return False
+        for index, item in enumerate(self.queue):
+            if isinstance(item, tuple):
+                del self.queue[index]
+                self._drop(item)
+                return True
+        self._drop(envelope)  # everything queued is deferred or exempt: there is no older one to drop
+        return False
+
+    def _drop(self, envelope: Envelope) -> None:
+        message, sender, reply = envelope
+        self.dropped += 1
+        self._dead_letters.publish(message, self.path, sender.path if sender else None, DeadLetterReason.DROPPED)
+        if reply is not None and not reply.done():
+            reply.set_exception(MailboxFull(self.path, self._options.capacity, message_type(message)))
+
+    def _refuse(self, envelope: Envelope) -> None:
+        message, sender, reply = envelope
+        if reply is None:
+            self._dead_letters.publish(message, self.path, sender.path if sender else None, DeadLetterReason.ENDED)
+        elif not reply.done():
+            why = self._closed.why if self._closed else "it has ended"
+            reply.set_exception(ActorStopped(self.path, message_type(message), why))
+
+    def _update_limit(self) -> None:
+        self._limit = min(self._capacity, self._high_water)
+
+    # ---------------------------------------------------------------------------------------------- receiving
+
+    def _wake(self) -> None:
+        slot, self._slot = self._slot, None
+        if slot is not None and not slot.done():
+            slot.set_result(None)
+
+    def wake(self) -> None:
+        """Wake the receiver, though nothing was queued (a stop request passes the queue)."""
+        self._wake()
+
+    async def wait(self) -> None:
+        """Park the receiver until something is queued or `wake()` is called. One receiver at a time."""
+        slot = self._slot = self._loop.slot()
+        try:
+            await slot
+        finally:
+            self._slot = None
+
+    def open_notice(self, notice: Notice) -> Envelope | None:
+        """Account for a notice taken from the queue; its envelope, or None when it is void."""
+        self._capacity -= 1
+        self._update_limit()
+        return notice.open()
+
+    def admit_waiting(self) -> None:
+        """Give room that has come free to the senders that wait for it, first come first served."""
+        waiting = self.waiting
+        while waiting and len(self.queue) < self._capacity:
+            slot, envelope = waiting.popleft()
+            if not slot.done():
+                self.put_nowait(envelope)
+                slot.set_result(None)
+
+    def put_back(self, envelopes: Iterable[Envelope]) -> None:
+        """Return messages to the head of the queue, in their order. They were accepted once: the bound does not apply."""
+        self.queue.extendleft(reversed(tuple(envelopes)))
+        self._high_water = max(self._high_water, len(self.queue))
+        self._update_limit()
+        if self._slot is not None:
+            self._wake()
+
+    @property
+    def must_wait(self) -> bool:
+        """True when a sender has to wait for room."""
+        return len(self.queue) >= self._capacity and self._closed is None and self._options.overflow == "reject"
+
+    def hold(self, count: int) -> None:
+        """Count messages taken out but not yet handled (`count` > 0), or give their room back (`count` < 0)."""
+        self._capacity -= count
+        self._update_limit()
+        if count < 0:
+            self.admit_waiting()
+
+    # ------------------------------------------------------------------------------------------------ the end
+
+    def close(self, why: str) -> None:
+        """The address has ended: what is queued, and what comes from now on, becomes dead letters; asks raise `ActorStopped`."""
+        self._closed = ActorStopped(self.path, why=why)
+        self._limit = _CLOSED
+        for item in self.queue:
+            if isinstance(item, tuple):
+                self._refuse(item)
+            else:
+                self._capacity -= 1
+        self.queue.clear()
+        waiting, self.waiting = self.waiting, None
+        for slot, (message, _, _) in waiting or ():
+            if not slot.done():
+                slot.set_exception(ActorStopped(self.path, message_type(message), why))
+
+    def reopen(self) -> None:
+        """A new incarnation starts at an address that had ended."""
+        self._closed = None
+        self._update_limit()
+
+    @property
+    def closed(self) -> bool:
+        return self._closed is not None
+
+    def statistics(self) -> MailboxStatistics:
+        """A frozen snapshot."""
+        return MailboxStatistics(
+            depth=len(self.queue),
+            capacity=self._options.capacity,
+            high_water=self._high_water,
+            dropped=self.dropped,
+            waiting_senders=len(self.waiting or ()),
+        )

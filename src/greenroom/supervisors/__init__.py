@@ -1,0 +1,41 @@
+"""Supervisors: specifications, the rules of restarting, the supervising loop and its shutdown ladder."""
+
+from greenroom.supervisors.administration import Started
+from greenroom.supervisors.reports import (
+    ChildCounts,
+    ChildInfo,
+    ChildRecord,
+    RestartDelayed,
+    RestartWaiting,
+    SupervisorReport,
+)
+from greenroom.supervisors.specs import (
+    Backoff,
+    Child,
+    DynamicSupervisor,
+    Parallel,
+    PartitionSupervisor,
+    Spec,
+    Supervisor,
+    SupervisorSpec,
+)
+from greenroom.supervisors.supervisor import SupervisorLife
+
+__all__ = [
+    "Backoff",
+    "Child",
+    "ChildCounts",
+    "ChildInfo",
+    "ChildRecord",
+    "DynamicSupervisor",
+    "Parallel",
+    "PartitionSupervisor",
+    "RestartDelayed",
+    "RestartWaiting",
+    "Spec",
+    "Started",
+    "Supervisor",
+    "SupervisorLife",
+    "SupervisorReport",
+    "SupervisorSpec",
+]

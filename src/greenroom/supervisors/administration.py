@@ -1,0 +1,217 @@
+"""The calls on a supervisor's ref: start, terminate, restart, delete, list. Meanings and refusals are those of OTP `supervisor`.
+
+They run in the supervising loop, one at a time, queued with the ends of children; none of them is counted as a restart.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections import deque
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from greenroom.actors import Ref, State
+from greenroom.errors import (
+    AlreadyPresent,
+    AlreadyStarted,
+    BadSpec,
+    ChildNotFound,
+    ChildRefused,
+    ChildRestarting,
+    ChildRunning,
+    ChildStillEnding,
+    NotASupervisor,
+    StartFailed,
+    TooManyChildren,
+)
+from greenroom.mailbox import Slot
+from greenroom.supervisors import ladder
+from greenroom.supervisors.reports import ChildCounts, ChildInfo
+from greenroom.supervisors.specs import Child, DynamicSupervisor, PartitionSupervisor, SupervisorSpec, check_child_of
+
+if TYPE_CHECKING:
+    from greenroom.supervisors.member import Member
+    from greenroom.supervisors.supervisor import SupervisorLife
+
+
+class Started(NamedTuple):
+    """What `start_child` and `restart_child` return for a child whose `on_start` returned something (OTP: ok, pid, info)."""
+
+    ref: Ref
+    info: Any
+
+
+class Administrator:
+    """Answers the calls on one supervisor."""
+
+    def __init__(self, life: SupervisorLife) -> None:
+        self._life = life
+
+    async def call(self, name: str, *args: object) -> object:
+        """From the caller's task: queue the call and wait for its answer. Raises `ActorStopped` when the supervisor is ending."""
+        if self._life.stopping:
+            raise self._life.stopped()
+        return await self._life.post_call(name, args)
+
+    async def answer(self, name: str, args: tuple[object, ...], reply: Slot) -> None:
+        """In the supervisor's task: perform a call."""
+        try:
+            result = await getattr(self, f"_{name}")(*args)
+        except (ChildRefused, BadSpec, StartFailed, NotASupervisor, TypeError) as error:
+            if not reply.done():
+                reply.set_exception(error)
+            return
+        if not reply.done():
+            if self._life.stopping and name in ("start_child", "restart_child"):
+                reply.set_exception(self._life.stopped())
+            else:
+                reply.set_result(result)
+
+    def refuse_all(self, events: deque[Any]) -> None:
+        """The supervisor is ending: whoever still waits is told so. Leaves nothing queued."""
+        for event in events:
+            reply = getattr(event, "reply", None)
+            if reply is not None and not reply.done():
+                reply.set_exception(self._life.stopped())
+        events.clear()
+
+    # ------------------------------------------------------------------------------------------------ the calls
+
+    async def _start_child(self, *args: object) -> Ref | Started | None:
+        life = self._life
+        spec = life.spec
+        if isinstance(spec, DynamicSupervisor):
+            if spec.max_children is not None and len(life.members) >= spec.max_children:
+                raise TooManyChildren(life.cell.path, spec.template.name)
+            life.serial += 1
+            return await self._start_new(life.add(spec.template.renamed(str(life.serial), *args)))
+        if len(args) != 1 or not isinstance(args[0], (Child, SupervisorSpec)):
+            raise BadSpec(f"start_child on {life.cell.path!r} takes one gr.Child(...) or supervisor spec, not {args!r}")
+        child = args[0]
+        check_child_of(spec, child)
+        present = life.members.get(child.name)
+        if present is not None:
+            raise (AlreadyStarted if present.life is not None else AlreadyPresent)(life.cell.path, child.name)
+        return await self._start_new(life.add(child))
+
+    async def _start_new(self, member: Member) -> Ref | Started | None:
+        error = await self._life.start_one(member)
+        if error is not None:
+            if member.life is None:
+                self._life.remove(member)
+            raise self._failed(member, error)
+        return self._started(member)
+
+    async def _terminate_child(self, name: str | Ref) -> None:
+        life = self._life
+        dynamic = isinstance(life.spec, DynamicSupervisor)
+        key = self._key(name)
+        member = life.members.get(key)
+        if member is None:
+            if dynamic and key.isdecimal() and 0 < int(key) <= life.serial:
+                return  # a former child: it is not there, which is what was asked for
+            raise ChildNotFound(life.cell.path, key)
+        await ladder.stop(
+            [member], life.park, life.services, life.cell.path, why="it was terminated by a call", down=True
+        )
+        if member.life is not None:
+            raise ChildStillEnding(life.cell.path, key)
+        if member.temporary or dynamic:
+            life.remove(member)
+
+    async def _restart_child(self, name: str) -> Ref | Started | None:
+        member = self._down(name)
+        error = await self._life.start_one(member)
+        if error is not None:
+            if member.life is None:
+                member.down("its start failed")
+            raise self._failed(member, error)
+        return self._started(member)
+
+    async def _delete_child(self, name: str) -> None:
+        self._life.remove(self._down(name))
+
+    async def _replace_childspec(self, child: object) -> None:
+        if not isinstance(child, (Child, SupervisorSpec)):
+            raise BadSpec(f"replace_childspec takes a gr.Child(...) or supervisor spec, not {child!r}")
+        check_child_of(self._life.spec, child)
+        member = self._member(child.name)
+        if isinstance(child, Child) is not isinstance(member.spec, Child):
+            raise BadSpec(
+                f"{child.name!r} cannot turn from a supervisor into an actor or back: delete it and start it anew"
+            )
+        member.spec = child
+
+    async def _which_children(self) -> list[ChildInfo]:
+        return [member.describe() for member in reversed(self._life.members.values())]
+
+    async def _count_children(self) -> ChildCounts:
+        members = list(self._life.members.values())
+        supervisors = sum(member.kind == "supervisor" for member in members)
+        return ChildCounts(
+            specs=1 if isinstance(self._life.spec, DynamicSupervisor) else len(members),
+            active=sum(member.life is not None and member.life.exit is None for member in members),
+            supervisors=supervisors,
+            workers=len(members) - supervisors,
+        )
+
+    async def _get_childspec(self, name: str | Ref) -> Child | SupervisorSpec:
+        return self._member(self._key(name)).spec
+
+    # -------------------------------------------------------------------------------------------------- helpers
+
+    def route(self, key: object) -> Ref:
+        """The partition a key belongs to."""
+        spec = self._life.spec
+        if not isinstance(spec, PartitionSupervisor):
+            raise NotASupervisor(self._life.cell.path, "partition")
+        if isinstance(key, int):
+            number = key % spec.partitions
+        elif isinstance(key, (str, bytes)):
+            # Not hash(): it differs from process to process.
+            number = (
+                zlib.crc32(key if isinstance(key, bytes) else key.encode("utf-8", "surrogatepass")) % spec.partitions
+            )
+        else:
+            raise BadSpec(f"partition({key!r}): a key is an int, a str or bytes")
+        return self._life.services.directory.find(f"{self._life.cell.path}/{number}")
+
+    def _key(self, name: str | Ref) -> str:
+        if not isinstance(name, Ref):
+            return str(name)
+        parent, _, leaf = name.path.rpartition("/")
+        member = self._life.members.get(leaf)
+        if parent != self._life.cell.path or (member is not None and member.cell.ref is not name):
+            raise ChildNotFound(self._life.cell.path, name.path)
+        return leaf
+
+    def _member(self, name: str) -> Member:
+        member = self._life.members.get(name)
+        if member is None:
+            raise ChildNotFound(self._life.cell.path, str(name))
+        return member
+
+    def _down(self, name: str) -> Member:
+        if isinstance(self._life.spec, DynamicSupervisor):
+            raise BadSpec(
+                f"{self._life.cell.path!r} is dynamic: its children are started by start_child and gone once they have ended"
+            )
+        member = self._member(name)
+        if member.cell.state in (State.STUCK, State.ABANDONED):
+            raise ChildStillEnding(self._life.cell.path, name)
+        if member.life is not None:
+            raise ChildRunning(self._life.cell.path, name)
+        if member.restarting:
+            raise ChildRestarting(self._life.cell.path, name)
+        return member
+
+    def _started(self, member: Member) -> Ref | Started | None:
+        if not member.started:
+            return None  # it raised Ignore
+        return member.cell.ref if member.info is None else Started(member.cell.ref, member.info)
+
+    def _failed(self, member: Member, error: BaseException) -> StartFailed:
+        if isinstance(error, StartFailed):
+            return error
+        failed = StartFailed(member.cell.path, f"{type(error).__qualname__}: {error}")
+        failed.__cause__ = error
+        return failed

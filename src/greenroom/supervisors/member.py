@@ -1,0 +1,130 @@
+"""A child's place in its supervisor: the spec, the address, the life that is there now, and what restarts need to remember."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from greenroom.actors import Cell, Life, Services, State, Timer
+from greenroom.mailbox import MemoryMailbox
+from greenroom.supervisors.reports import ChildInfo, ChildRecord, record
+from greenroom.supervisors.restarts import ChildView, History
+from greenroom.supervisors.specs import Child, RestartType, SupervisorSpec
+from greenroom.supervisors.stray import StrayMailbox
+
+
+class Member:
+    """One child of a running supervisor.
+
+    Invariant: `life` is None exactly when nothing of the child may still run, as far as the supervisor has taken note.
+    """
+
+    __slots__ = (
+        "cell",
+        "failures",
+        "history",
+        "info",
+        "life",
+        "pending",
+        "restarts",
+        "spec",
+        "started",
+        "started_at",
+        "timer",
+    )
+
+    def __init__(self, spec: Child | SupervisorSpec, parent: str, services: Services) -> None:
+        self.spec = spec
+        path = f"{parent}/{spec.name}" if parent else spec.name
+        if isinstance(spec, Child):
+            self.cell = Cell(path, MemoryMailbox(path, spec.mailbox, services.loop, services.dead_letters), services)
+        else:
+            self.cell = Cell(path, StrayMailbox(path, services.loop, services.dead_letters), services)
+        self.life: Life | None = None
+        self.started = False
+        self.info: object = None
+        self.started_at = 0.0
+        self.restarts = 0
+        """Incarnations after the first."""
+        self.failures = 0
+        """Restarts in a row, for the backoff."""
+        self.history: History = ()
+        """Moments of restarts, for the child's own intensity."""
+        self.pending: object = None
+        """Identity of the restart that is queued or delayed; None when there is none, or it was called off."""
+        self.timer: Timer | None = None
+        services.directory.add(self.cell)
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+    @property
+    def kind(self) -> Literal["worker", "supervisor"]:
+        return "worker" if isinstance(self.spec, Child) else "supervisor"
+
+    @property
+    def temporary(self) -> bool:
+        return self.spec.restart is RestartType.TEMPORARY
+
+    @property
+    def replaces_abandoned(self) -> bool:
+        """May a new incarnation start while an abandoned thread of the last one runs?"""
+        return isinstance(self.spec, Child) and self.spec.replace_abandoned
+
+    @property
+    def restarting(self) -> bool:
+        return self.cell.state is State.RESTARTING
+
+    def prepare(self) -> None:
+        """Make the address ready for a new incarnation."""
+        assert self.life is None, "an incarnation is started only when nothing of the last one runs"
+        self.call_off()
+        self.started = False
+        self.info = None
+        if self.cell.incarnation:
+            self.restarts += 1
+        if self.cell.mailbox.closed:
+            self.cell.mailbox.reopen()
+
+    def down(self, why: str) -> None:
+        """Nothing runs and nothing is about to: the address refuses messages until it is started again."""
+        self.life = None
+        self.call_off()
+        self.cell.state = State.DOWN
+        self.cell.life = None
+        self.cell.mailbox.close(why)
+
+    def expect_restart(self) -> None:
+        """Between incarnations: messages go on queueing."""
+        self.life = None
+        self.cell.life = None
+        self.cell.state = State.RESTARTING
+
+    def call_off(self) -> None:
+        """No queued or delayed restart of this child is valid any more."""
+        self.pending = None
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+
+    def view(self) -> ChildView:
+        return ChildView(
+            self.name,
+            self.spec.restart,
+            self.spec.significant,
+            running=self.life is not None,
+            restarting=self.restarting,
+        )
+
+    def record(self, count: int = 1) -> ChildRecord:
+        return record(self.spec, self.cell.path, self.cell.incarnation, count)
+
+    def describe(self) -> ChildInfo:
+        return ChildInfo(
+            name=self.name,
+            ref=self.cell.ref,
+            state=self.cell.state,
+            kind=self.kind,
+            incarnation=self.cell.incarnation,
+            restarts=self.restarts,
+        )

@@ -1,0 +1,403 @@
+"""What a tree is made of: specifications. Values, checked whole when they are built; nothing runs here.
+
+Defaults and meanings are OTP's (`supervisor`: child_spec(), sup_flags()); durations are seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Any, Literal, TypeAlias, TypeVarTuple, Unpack
+
+from attrs import frozen
+from pykka import ThreadingActor
+
+from greenroom.actors import Actor, Isolation, check_isolation
+from greenroom.errors import BadSpec
+from greenroom.mailbox import Mailbox, is_seconds, is_whole
+
+Ts = TypeVarTuple("Ts")
+
+Restart: TypeAlias = Literal["permanent", "transient", "temporary"]
+Strategy: TypeAlias = Literal["one_for_one", "one_for_all", "rest_for_one"]
+Shutdown: TypeAlias = float | Literal["kill"] | None
+AutoShutdown: TypeAlias = Literal["never", "any_significant", "all_significant"]
+
+
+class RestartType(StrEnum):
+    PERMANENT = "permanent"
+    """Always restarted."""
+    TRANSIENT = "transient"
+    """Restarted after a fault only."""
+    TEMPORARY = "temporary"
+    """Never restarted; its spec goes with it."""
+
+
+class StrategyType(StrEnum):
+    ONE_FOR_ONE = "one_for_one"
+    ONE_FOR_ALL = "one_for_all"
+    REST_FOR_ONE = "rest_for_one"
+
+
+class AutoShutdownType(StrEnum):
+    NEVER = "never"
+    ANY_SIGNIFICANT = "any_significant"
+    ALL_SIGNIFICANT = "all_significant"
+
+
+def _choice(kind: type[StrEnum], value: Any, where: str) -> Any:
+    try:
+        return kind(value)
+    except ValueError:
+        options = ", ".join(repr(member.value) for member in kind)
+        raise BadSpec(f"{where}={value!r}: choose one of {options}") from None
+
+
+def _seconds(value: Any, where: str, *, zero: bool = False) -> float:
+    if not is_seconds(value, zero=zero):
+        raise BadSpec(f"{where}={value!r}: a number of seconds, {'0 or more' if zero else 'above 0'}")
+    return float(value)
+
+
+def check_name(name: object, kind: str) -> str:
+    """A name is a step of a path: a non-empty str without `/` or control characters, at most 200 characters."""
+    if not isinstance(name, str) or not name.strip() or "/" in name or not name.isprintable() or len(name) > 200:
+        raise BadSpec(
+            f"{kind} name {name!r}: a name is 1 to 200 printable characters, not blank, without '/' (it is a step of a path)"
+        )
+    return name
+
+
+@frozen
+class Backoff:
+    """A growing delay before each restart in a row. A delayed child counts as restarting; stopping it cancels the delay.
+
+    Args:
+        initial: seconds before the first restart.
+        maximum: the most it grows to. factor: by which it grows each time (>= 1).
+        jitter: the share (0 to 1) of a delay that is random, so that many do not return at once.
+        reset_after: healthy seconds after which it starts again at `initial`; None: `initial` seconds.
+    Source of the reset rule: Akka, BackoffSupervisor.
+    """
+
+    initial: float
+    maximum: float = 60.0
+    factor: float = 2.0
+    jitter: float = 0.2
+    reset_after: float | None = None
+
+    def __attrs_post_init__(self) -> None:
+        _seconds(self.initial, "Backoff(initial)")
+        if _seconds(self.maximum, "Backoff(maximum)") < self.initial:
+            raise BadSpec(
+                f"Backoff(initial={self.initial!r}, maximum={self.maximum!r}): the maximum is below the initial delay"
+            )
+        if not self.factor >= 1:
+            raise BadSpec(f"Backoff(factor={self.factor!r}): a delay grows by a factor of 1 or more")
+        if not 0 <= self.jitter <= 1:
+            raise BadSpec(f"Backoff(jitter={self.jitter!r}): a share between 0 and 1")
+        if self.reset_after is not None:
+            _seconds(self.reset_after, "Backoff(reset_after)", zero=True)
+
+
+def _check_shutdown(value: Any, where: str) -> Shutdown:
+    if value is None:
+        return None
+    if value == "kill":
+        return "kill"
+    if isinstance(value, str):
+        raise BadSpec(f"{where}={value!r}: seconds (0 or more), 'kill', or None to wait without limit")
+    return _seconds(value, where, zero=True)
+
+
+class _Placed:
+    """What every kind of child has in common, as the supervisor above it sees it."""
+
+    name: str
+    restart: RestartType
+    shutdown: Shutdown
+    significant: bool
+    backoff: Backoff | None
+    intensity_limit: tuple[int, float] | None = None
+    start_timeout: float | None = None
+
+    def _place(
+        self, name: str, restart: str, shutdown: object, significant: bool, backoff: Backoff | None, kind: str
+    ) -> None:
+        self.name = check_name(name, kind)
+        where = f"{kind} {name!r}: "
+        self.restart = _choice(RestartType, restart, where + "restart")
+        self.shutdown = _check_shutdown(shutdown, where + "shutdown")
+        self.significant = bool(significant)
+        if backoff is not None and not isinstance(backoff, Backoff):
+            raise BadSpec(f"{where}backoff={backoff!r}: give a gr.Backoff(...), or None for no delay")
+        self.backoff = backoff
+        if significant and self.restart is RestartType.PERMANENT:
+            raise BadSpec(
+                f"{where}significant=True with restart='permanent': it would never end for good; make it transient or temporary"
+            )
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r}>"
+
+
+class Child(_Placed):
+    """One actor of a supervisor.
+
+    Args:
+        name: its step of the path, unique below its supervisor.
+        factory, args: `factory(*args)` makes the actor at each start; for keyword arguments use `functools.partial`.
+        restart: `"permanent"` always, `"transient"` after a fault, `"temporary"` never.
+        isolation: `"task"` on the event loop, `"thread"` for blocking code, `"process"` in an interpreter of its own.
+        shutdown: seconds from the stop request to the cancellation; `"kill"` (as 0) cancels at once, without `on_stop`; None
+            waits without limit.
+        start_timeout: seconds that construction and `on_start` may take.
+        significant: its end can end the supervisor, see `auto_shutdown`.
+        backoff: delay before restarts; None: the supervisor's.
+        mailbox: a `gr.Mailbox`; None: 10,000 messages, `reject`.
+        intensity: (restarts, period) allowed to this child, checked before the supervisor's; exceeded, the supervisor gives up.
+        drain: at a stop handle what is queued first, within `shutdown`.
+        replace_abandoned: start a new incarnation though an abandoned thread may still run: two copies might work at once.
+
+    Raises `BadSpec`. Source: OTP `supervisor`, child_spec().
+    """
+
+    def __init__(
+        self,
+        name: str,
+        factory: Callable[[Unpack[Ts]], Actor | ThreadingActor],
+        *args: Unpack[Ts],
+        restart: Restart = "permanent",
+        isolation: Isolation = "task",
+        shutdown: Shutdown = 5.0,
+        start_timeout: float | None = None,
+        significant: bool = False,
+        backoff: Backoff | None = None,
+        mailbox: object = None,
+        intensity: tuple[int, float] | None = None,
+        drain: bool = False,
+        replace_abandoned: bool = False,
+        ask_failure: Literal["reply", "crash"] | None = None,
+    ) -> None:
+        self._place(name, restart, shutdown, significant, backoff, "child")
+        where = f"child {name!r}: "
+        if not callable(factory):
+            raise BadSpec(
+                f"{where}factory={factory!r} cannot be called: give an Actor class, or a function that makes one"
+            )
+        if start_timeout is not None:
+            start_timeout = _seconds(start_timeout, where + "start_timeout")
+        if intensity is not None:
+            intensity = _limit(intensity, where)
+        if mailbox is not None and not isinstance(mailbox, Mailbox):
+            raise BadSpec(f"{where}mailbox={mailbox!r}: give a gr.Mailbox(capacity=..., overflow=...)")
+        self.factory: Callable[..., Any] = factory
+        self.args: tuple[object, ...] = args
+        self.isolation: Isolation = isolation
+        self.start_timeout = start_timeout
+        self.mailbox = mailbox if mailbox is not None else Mailbox()
+        self.intensity_limit = intensity
+        self.drain = bool(drain)
+        self.replace_abandoned = bool(replace_abandoned)
+        self.ask_failure = ask_failure
+        check_isolation(where, factory, args, isolation, ask_failure)
+
+    @property
+    def intensity(self) -> tuple[int, float] | None:
+        """(restarts, period) allowed to this child alone; None: only the supervisor's limit holds."""
+        return self.intensity_limit
+
+    def renamed(self, name: str, *more: object) -> Child:
+        """The same child under another name, with further arguments."""
+        copy = Child.__new__(Child)
+        copy.__dict__.update(self.__dict__)
+        copy.name = name
+        copy.args = (*self.args, *more)
+        return copy
+
+
+def _limit(limit: object, where: str) -> tuple[int, float]:
+    if not (isinstance(limit, tuple) and len(limit) == 2):
+        raise BadSpec(f"{where}intensity={limit!r}: a pair (restarts, period in seconds)")
+    return check_intensity(limit[0], where), _seconds(limit[1], where + "intensity period")
+
+
+def check_intensity(value: Any, where: str) -> int:
+    """How many restarts: a whole number, 0 or more."""
+    if not is_whole(value, least=0):
+        raise BadSpec(f"{where}intensity={value!r}: a whole number of restarts, 0 or more")
+    return int(value)
+
+
+class Parallel:
+    """Children that may start at once: their supervisor waits for all of them before it goes on. Stops stay one by one.
+
+    Args:
+        children: two or more `Child`s. If one fails to start, the others of the group are stopped with the rest.
+    """
+
+    def __init__(self, *children: Child) -> None:
+        for child in children:
+            if not isinstance(child, _Placed):
+                raise BadSpec(f"Parallel({child!r}): give it gr.Child(...) specs")
+        self.children = children
+
+
+class SupervisorSpec(_Placed):
+    """What all kinds of supervisor have in common."""
+
+    strategy: StrategyType = StrategyType.ONE_FOR_ONE
+    auto_shutdown: AutoShutdownType = AutoShutdownType.NEVER
+    stops_together = False
+    """Children stop all at once instead of one by one in reverse."""
+
+    def _govern(self, intensity: int, period: float) -> None:
+        where = f"supervisor {self.name!r}: "
+        self.intensity = check_intensity(intensity, where)
+        self.period = _seconds(period, where + "period")
+
+    def groups(self) -> tuple[tuple[Child | SupervisorSpec, ...], ...]:
+        """The children to start, in order; those of one group may start at once."""
+        return ()
+
+
+class Supervisor(SupervisorSpec):
+    """Starts its children left to right, restarts them by a strategy, stops them right to left.
+
+    Args:
+        strategy: on a restart, `"one_for_one"` restarts the child, `"one_for_all"` all, `"rest_for_one"` it and those after it.
+        intensity, period: more than `intensity` restarts within `period` seconds, and it gives up. Default 1 in 5 s, as OTP.
+        restart, shutdown, significant, backoff: as a child of the supervisor above it. `shutdown=None` waits for the subtree.
+        auto_shutdown: end when any, or the last, significant child has ended by itself for good.
+
+    Raises `BadSpec`: unknown options, duplicate names, a significant child without `auto_shutdown`. Source: OTP `supervisor`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *children: Spec,
+        strategy: Strategy = "one_for_one",
+        intensity: int = 1,
+        period: float = 5.0,
+        restart: Restart = "permanent",
+        shutdown: Shutdown = None,
+        significant: bool = False,
+        auto_shutdown: AutoShutdown = "never",
+        backoff: Backoff | None = None,
+    ) -> None:
+        self._place(name, restart, shutdown, significant, backoff, "supervisor")
+        self._govern(intensity, period)
+        self.strategy = _choice(StrategyType, strategy, f"supervisor {name!r}: strategy")
+        self.auto_shutdown = _choice(AutoShutdownType, auto_shutdown, f"supervisor {name!r}: auto_shutdown")
+        self._groups = tuple(_group(name, child) for child in children)
+        seen: set[str] = set()
+        for group in self._groups:
+            for child in group:
+                if child.name in seen:
+                    raise BadSpec(
+                        f"supervisor {name!r} has two children named {child.name!r}: names are paths and must differ"
+                    )
+                seen.add(child.name)
+                check_child_of(self, child)
+
+    def groups(self) -> tuple[tuple[Child | SupervisorSpec, ...], ...]:
+        return self._groups
+
+    @property
+    def children(self) -> tuple[Child | SupervisorSpec, ...]:
+        """The children in start order."""
+        return tuple(child for group in self._groups for child in group)
+
+
+def _group(supervisor: str, spec: object) -> tuple[Child | SupervisorSpec, ...]:
+    if isinstance(spec, Parallel):
+        return spec.children
+    if isinstance(spec, (Child, SupervisorSpec)):
+        return (spec,)
+    raise BadSpec(f"supervisor {supervisor!r}: {spec!r} is not a child; wrap actors in gr.Child(name, ActorClass, ...)")
+
+
+def check_child_of(supervisor: SupervisorSpec, child: Child | SupervisorSpec) -> None:
+    """Raise `BadSpec` when this child cannot be that supervisor's."""
+    if child.significant and supervisor.auto_shutdown is AutoShutdownType.NEVER:
+        raise BadSpec(
+            f"child {child.name!r} is significant, but supervisor {supervisor.name!r} has auto_shutdown='never': "
+            "set 'any_significant' or 'all_significant'"
+        )
+
+
+class DynamicSupervisor(SupervisorSpec):
+    """Any number of children of one kind, started while it runs: `await ref.start_child(*more)`. No order; all stop at once.
+
+    Args:
+        factory, args: as for a `Child`; `start_child` appends its own arguments. Or a `Child` as a template, for its options.
+        max_children: `start_child` refuses more; those that are restarting count. None: no limit.
+
+    The children are named by their number. Source: OTP `supervisor`, simple_one_for_one; Elixir `DynamicSupervisor`.
+    """
+
+    stops_together = True
+
+    def __init__(
+        self,
+        name: str,
+        factory: Callable[..., Actor | ThreadingActor] | Child,
+        *args: object,
+        max_children: int | None = None,
+        intensity: int = 1,
+        period: float = 5.0,
+        restart: Restart = "permanent",
+        shutdown: Shutdown = None,
+        significant: bool = False,
+        backoff: Backoff | None = None,
+    ) -> None:
+        self._place(name, restart, shutdown, significant, backoff, "supervisor")
+        self._govern(intensity, period)
+        if max_children is not None and (not is_whole(max_children, least=0)):
+            raise BadSpec(f"supervisor {name!r}: max_children={max_children!r}: a whole number, 0 or more, or None")
+        self.max_children = max_children
+        self.template = (
+            factory.renamed(factory.name, *args) if isinstance(factory, Child) else Child("child", factory, *args)
+        )
+        check_child_of(self, self.template)
+
+
+class PartitionSupervisor(SupervisorSpec):
+    """The same child several times, to spread load by key: `runtime.ref("service/counters").partition(key).tell(...)`.
+
+    Args:
+        child: the template; the copies are named "0" to str(partitions - 1).
+        partitions: how many (int > 0).
+
+    Source: Elixir `PartitionSupervisor`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        child: Child,
+        *,
+        partitions: int,
+        intensity: int = 1,
+        period: float = 5.0,
+        restart: Restart = "permanent",
+        shutdown: Shutdown = None,
+        significant: bool = False,
+        backoff: Backoff | None = None,
+    ) -> None:
+        self._place(name, restart, shutdown, significant, backoff, "supervisor")
+        self._govern(intensity, period)
+        if not is_whole(partitions, least=1):
+            raise BadSpec(f"supervisor {name!r}: partitions={partitions!r}: a whole number above 0")
+        if not isinstance(child, Child):
+            raise BadSpec(f"supervisor {name!r}: {child!r} is not a gr.Child(...) to make partitions of")
+        check_child_of(self, child)
+        self.partitions = partitions
+        self.template = child
+
+    def groups(self) -> tuple[tuple[Child | SupervisorSpec, ...], ...]:
+        return tuple((self.template.renamed(str(number)),) for number in range(self.partitions))
+
+
+Spec: TypeAlias = Child | Parallel | Supervisor | DynamicSupervisor | PartitionSupervisor

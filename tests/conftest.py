@@ -1,0 +1,222 @@
+"""How the tests run: coroutine tests on both event loops, in virtual time, under a real-time limit.
+
+    async def test_something(clock: VirtualClock, backend: str) -> None: ...
+
+runs twice, as `test_something[asyncio]` and `test_something[trio]`, each time under a fresh `VirtualClock` (a test that
+does not need the two fixtures leaves them out). Fixtures are plain functions; what needs a loop belongs in the test.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import faulthandler
+import functools
+import gc
+import inspect
+import os
+import signal
+import sys
+import threading
+from typing import TYPE_CHECKING, Any, Final, cast, get_args
+
+import anyio
+import hypothesis
+import pytest
+import trio
+
+from greenroom.testing import VirtualClock
+from greenroom.testing.virtual_clock import Backend
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Generator
+    from types import FrameType
+
+BACKENDS: Final[tuple[Backend, ...]] = get_args(Backend)
+
+LIMIT: Final = 60.0
+"""Real seconds a test may take."""
+
+FULL_LIMIT: Final = 240.0
+"""Real seconds for a test marked `full`."""
+
+INSISTENCE: Final = 5.0
+"""Real seconds after which a test that has ignored its limit is interrupted again."""
+
+
+# ------------------------------------------------------------------------------------------------------ settings
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--full", action="store_true", help="run the long tests too, and more examples of each property")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # No deadline: the machine is shared. Everyday runs try the same examples each time; --full looks for new ones.
+    hypothesis.settings.register_profile("everyday", deadline=None, derandomize=True)
+    hypothesis.settings.register_profile("full", deadline=None, max_examples=1000, print_blob=True)
+    hypothesis.settings.load_profile("full" if config.getoption("--full") else "everyday")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--full"):
+        return
+    skip = pytest.mark.skip(reason="long: runs with --full")
+    for item in items:
+        if item.get_closest_marker("full") is not None:
+            item.add_marker(skip)
+
+
+def pytest_collection_finish() -> None:
+    # What has been loaded by now stays: looking for strays after each test then costs only what that test made.
+    gc.collect()
+    gc.freeze()
+
+
+# ----------------------------------------------------------------------------------------------- real-time limit
+
+
+class Limit:
+    """The real-time limit of the test that runs."""
+
+    def __init__(self) -> None:
+        self.expired = False
+        self.trio_token: trio.lowlevel.TrioToken | None = None
+
+    def expire(self, _signal: int, _frame: FrameType | None) -> None:
+        """Show what every thread does, then interrupt the test: inside its trio run if it has one, the first time."""
+        first = not self.expired
+        self.expired = True
+        if first:
+            faulthandler.dump_traceback(file=sys.__stderr__ or 2)
+            if self.trio_token is not None:
+                self.trio_token.run_sync_soon(self._interrupt)
+                return
+        self._interrupt()
+
+    @staticmethod
+    def _interrupt() -> None:
+        # Event loops and supervisors take this kind of error for an order to stop, not for the failure of a task.
+        raise KeyboardInterrupt("the test has used up its real time")
+
+
+limit_key = pytest.StashKey[Limit]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    limit = item.stash[limit_key] = Limit()
+    if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
+        return (yield)
+    seconds = FULL_LIMIT if item.get_closest_marker("full") is not None else LIMIT
+    seconds = float(os.environ.get("GREENROOM_TEST_LIMIT", seconds))
+    before = signal.signal(signal.SIGALRM, limit.expire)
+    signal.setitimer(signal.ITIMER_REAL, seconds, INSISTENCE)
+    try:
+        result = yield
+    except BaseException as error:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        if limit.expired:
+            pytest.fail(f"the test was interrupted after {seconds:g} real seconds, by {type(error).__name__}")
+        raise
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    if limit.expired:
+        pytest.fail(f"the test took more than {seconds:g} real seconds")
+    return result
+
+
+# ---------------------------------------------------------------------------------------------- coroutine tests
+
+
+def coroutine_test(function: object) -> Callable[..., Awaitable[object]] | None:
+    """The coroutine function that a test is made of, also where hypothesis has wrapped it; None for other tests."""
+    inner = getattr(getattr(function, "hypothesis", None), "inner_test", function)
+    inner = getattr(inner, "coroutine_test", inner)
+    return inner if inspect.iscoroutinefunction(inner) else None
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    names: tuple[str, ...] = BACKENDS
+    if (chosen := metafunc.definition.get_closest_marker("backends")) is not None:
+        names = chosen.args
+        if unknown := set(names) - set(BACKENDS):
+            raise pytest.UsageError(f"{metafunc.definition.nodeid}: no such backend: {', '.join(sorted(unknown))}")
+    if coroutine_test(metafunc.function) is not None and "backend" not in metafunc.fixturenames:
+        metafunc.fixturenames.append("backend")
+    if "backend" in metafunc.fixturenames:
+        metafunc.parametrize("backend", names)
+
+
+@pytest.fixture
+def clock(request: pytest.FixtureRequest) -> VirtualClock:
+    """The virtual clock that the coroutine test runs under; other tests may run something under it themselves."""
+    if request.node.get_closest_marker("real_time") is not None:
+        raise pytest.UsageError("a test marked real_time has no virtual clock: drop the mark or the fixture `clock`")
+    return VirtualClock()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    test = coroutine_test(pyfuncitem.obj)
+    if test is None:
+        return None
+    backend = cast("Backend", pyfuncitem.callspec.params["backend"])
+    limit = pyfuncitem.stash[limit_key]
+    real_time = pyfuncitem.get_closest_marker("real_time") is not None
+
+    if hasattr(pyfuncitem.obj, "hypothesis"):
+        if "clock" in pyfuncitem.fixturenames:
+            raise pytest.UsageError("each example of a property has its own clock: read `anyio.current_time()` instead")
+
+        def one_example(**arguments: Any) -> None:
+            run_on(backend, None if real_time else VirtualClock(), limit, functools.partial(test, **arguments))
+
+        one_example.coroutine_test = test  # type: ignore[attr-defined]  # for the same test on the other backend
+        pyfuncitem.obj.hypothesis.inner_test = one_example
+        return None
+
+    arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+    given = pyfuncitem.funcargs.get("clock")
+    virtual = given if isinstance(given, VirtualClock) else None if real_time else VirtualClock()
+    run_on(backend, virtual, limit, functools.partial(test, **arguments))
+    return True
+
+
+def run_on(backend: Backend, clock: VirtualClock | None, limit: Limit, test: Callable[[], Awaitable[object]]) -> None:
+    """Run one coroutine test; without a clock, on the real one. It fails if it leaves anything behind in asyncio."""
+    strays: list[str] = []
+
+    async def main() -> None:
+        if backend == "trio":
+            limit.trio_token = trio.lowlevel.current_trio_token()
+            await test()
+        else:
+            asyncio.get_running_loop().set_exception_handler(lambda _, context: strays.append(complaint(context)))
+            await test()
+            strays.extend(await tasks_left())
+
+    try:
+        if clock is None:
+            anyio.run(main, backend=backend)
+        else:
+            clock.run(main, backend=backend)
+    finally:
+        limit.trio_token = None
+    if backend == "asyncio":
+        gc.collect()  # asyncio tells of lost tasks and unread exceptions when they are collected
+    if strays:
+        pytest.fail("the test has left something behind in asyncio:\n" + "\n".join(strays))
+
+
+def complaint(context: dict[str, Any]) -> str:
+    """What asyncio's exception handler was told, in one line."""
+    about = context.get("exception") or context.get("task") or context.get("future") or context.get("handle")
+    return f"{context['message']}: {about!r}"
+
+
+async def tasks_left() -> list[str]:
+    """The tasks that run on when the test has returned; those about to end get three turns of the loop for it."""
+    for _ in range(3):
+        await asyncio.sleep(0)
+    return [f"still running: {task!r}" for task in asyncio.all_tasks() - {asyncio.current_task()}]
