@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 BACKENDS: Final[tuple[Backend, ...]] = get_args(Backend)
 
 LIMIT: Final = 60.0
-"""Real seconds a test may take."""
+"""Real seconds a test may take. The environment variable GREENROOM_TEST_LIMIT replaces it (0: no limit, to debug)."""
 
 FULL_LIMIT: Final = 240.0
 """Real seconds for a test marked `full`."""
 
-INSISTENCE: Final = 5.0
+INSISTENCE: Final = 2.0
 """Real seconds after which a test that has ignored its limit is interrupted again."""
 
 

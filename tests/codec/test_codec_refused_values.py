@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections.abc import Callable
 from datetime import datetime, timedelta, tzinfo
 from decimal import Decimal
 from typing import Any
@@ -13,8 +14,9 @@ import pytest
 from attrs import define, field, frozen
 
 from greenroom.codec import Codec
+from greenroom.codec.depth import DEEPEST
 from greenroom.errors import NotEncodable
-from tests.codec.values import Circle, Colour, GiftLine, Line, Order, Page, Pair, Shape, an_order, new_codec
+from tests.codec.values import Circle, Colour, GiftLine, Line, Page, Pair, Shape, Tree, an_order, new_codec
 
 CODEC = new_codec()
 
@@ -131,6 +133,40 @@ def test_a_value_that_holds_itself_is_refused() -> None:
     assert "is nested too deeply, or holds itself" in refusal(endless)
 
 
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda inner: [inner],
+        lambda inner: (inner,),
+        lambda inner: {"k": inner},
+        lambda inner: Pair((inner,)),
+        lambda inner: Tree("t", [inner] if isinstance(inner, Tree) else []),
+        lambda inner: Page([inner]),
+    ],
+    ids=["list", "tuple", "dict", "pair", "tree", "page"],
+)
+def test_what_is_not_refused_for_its_depth_can_be_decoded_high_up_on_the_stack(wrap: Callable[[Any], Any]) -> None:
+    def decode_above(frames: int, data: bytes) -> Any:
+        return decode_above(frames - 1, data) if frames else CODEC.decode(data)
+
+    value, accepted = wrap(None), b""
+    with pytest.raises(NotEncodable, match="is nested more than 200 levels deep"):
+        for _ in range(DEEPEST + 1):
+            accepted = CODEC.encode(value)
+            value = wrap(value)
+    assert CODEC.encode(decode_above(200, accepted)) == accepted
+
+
+def test_brackets_in_text_do_not_count_as_depth() -> None:
+    text = ['[{"\\'] * DEEPEST
+    assert CODEC.decode(CODEC.encode(text)) == text
+
+
+def test_many_values_beside_one_another_are_not_deep() -> None:
+    lines = [Line("a")] * (5 * DEEPEST)
+    assert CODEC.decode(CODEC.encode(lines)) == lines
+
+
 def test_an_attribute_beside_the_fields_is_refused_by_name() -> None:
     @define(slots=False)
     class Loose:
@@ -222,7 +258,3 @@ def test_a_refusal_keeps_what_caused_it() -> None:
         CODEC.encode(Pair(object()))
     assert caught.value.subject == "Pair"
     assert caught.value.problems[0].startswith("Pair.left: a value of type object cannot be encoded")
-
-
-def test_orders_are_refused_only_for_a_reason() -> None:
-    assert isinstance(CODEC.decode(CODEC.encode(an_order())), Order)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Literal, NamedTuple, NewType, Protocol, TypedDict, TypeVar, Unpack
+from typing import Any, Generic, Literal, NamedTuple, NewType, Protocol, TypedDict, TypeVar, Unpack
 
 import attrs
 import pytest
@@ -29,6 +29,17 @@ class NotOurs:
 
 @dataclass
 class Data:
+    n: int
+
+
+class Asked(Generic[T]):
+    """Like gr.Message: a base without fields, typed by the reply."""
+
+    __slots__ = ()
+
+
+@frozen
+class Question(Asked[str]):
     n: int
 
 
@@ -176,6 +187,14 @@ def test_a_base_class_is_a_field_type_once_a_class_that_derives_from_it_is_regis
     codec = Codec()
     codec.register(holder, Circle)  # in one call, in any order
     assert codec.decode(codec.encode(holder(Circle(1.0)))) == holder(Circle(1.0))
+
+
+def test_a_plain_generic_base_is_a_field_type_once_a_class_that_derives_from_it_is_registered() -> None:
+    holder = holding(Asked[Any])
+    assert "Holder.it: Asked cannot be encoded" in str(refusal(holder))
+    codec = Codec()
+    codec.register(Question, holder)
+    assert codec.decode(codec.encode(holder(Question(1)))) == holder(Question(1))
 
 
 def test_slots_that_are_no_fields_are_refused() -> None:

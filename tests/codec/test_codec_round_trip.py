@@ -173,6 +173,7 @@ def test_decimals_keep_every_digit(digits: str) -> None:
         datetime.fromisoformat("2024-10-27T02:30:00+01:00:30.000007"),
         datetime.fromisoformat("2024-10-27T02:30:00").replace(tzinfo=timezone(timedelta(hours=1), "CET")),
         datetime.fromisoformat("9999-12-31T23:59:59.999999"),
+        time(tzinfo=timezone(timedelta(microseconds=1))),
         time.fromisoformat("02:30:00").replace(tzinfo=ZoneInfo("Europe/Berlin"), fold=1),
     ],
     ids=str,

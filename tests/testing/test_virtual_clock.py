@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+import pickle
 import socket
-import subprocess
 import sys
 import threading
 import time
@@ -41,7 +41,7 @@ def in_loop_soon() -> Callable[[Callable[[], object]], None]:
     except RuntimeError:
         loop = asyncio.get_running_loop()
         return lambda call: void(loop.call_soon_threadsafe(call))
-    return lambda call: token.run_sync_soon(call)
+    return token.run_sync_soon
 
 
 def void(_: object) -> None:
@@ -111,7 +111,8 @@ def test_time_stands_still_while_tasks_have_something_to_do(backend: Backend) ->
             group.start_soon(anyio.sleep, 1)
             for _ in range(100):
                 await anyio.lowlevel.checkpoint()
-            return clock.now()
+            seen = clock.now()
+        return seen
 
     assert clock.run(main, backend=backend) == 0.0
 
@@ -164,7 +165,9 @@ def test_trios_wait_for_all_tasks_to_be_blocked_goes_before_a_jump() -> None:
             await trio.testing.wait_all_tasks_blocked()
             at_once = clock.now()
             await trio.testing.wait_all_tasks_blocked(0.01)
-            return [at_once, clock.now()]
+            seen = [at_once, clock.now()]
+            nursery.cancel_scope.cancel()
+        return seen
 
     assert clock.run(main, backend="trio") == [0.0, 0.0]
 
@@ -215,7 +218,7 @@ def test_time_jumps_again_when_the_thread_has_been_abandoned(backend: Backend) -
     async def main() -> None:
         async with anyio.create_task_group() as group:
             group.start_soon(lambda: anyio.to_thread.run_sync(go.wait, abandon_on_cancel=True))
-            await anyio.wait_all_tasks_blocked()
+            await clock.wait_idle()
             group.cancel_scope.cancel()
         await anyio.sleep(10)
         go.set()
@@ -265,7 +268,7 @@ def test_a_child_process_can_be_awaited_under_a_hold(backend: Backend) -> None:
     async def main() -> tuple[int, float]:
         with clock.hold(), anyio.fail_after(0.001):
             child = await anyio.run_process([sys.executable, "-c", "print('hello')"])
-            return child.returncode, clock.now()
+        return child.returncode, clock.now()
 
     assert clock.run(main, backend=backend) == (0, 0.0)
 
@@ -347,6 +350,63 @@ def test_a_descriptor_that_is_waited_for_does_not_stop_time(backend: Backend) ->
         assert clock.run(main, backend=backend) == 60.0
 
 
+# ---------------------------------------------------------------------------------------------------------- idle
+
+
+def test_waiting_for_idleness_lets_the_others_run_until_they_wait_and_moves_no_time(backend: Backend) -> None:
+    clock = VirtualClock()
+    steps: list[int] = []
+
+    async def walk() -> None:
+        for step in range(5):
+            await anyio.lowlevel.checkpoint()
+            steps.append(step)
+        await anyio.sleep(60)
+
+    async def main() -> float:
+        async with anyio.create_task_group() as group:
+            group.start_soon(walk)
+            await clock.wait_idle()
+            seen = clock.now()
+            group.cancel_scope.cancel()
+        return seen
+
+    assert clock.run(main, backend=backend) == 0.0
+    assert steps == [0, 1, 2, 3, 4]
+
+
+def test_idleness_is_seen_under_a_hold(backend: Backend) -> None:
+    clock = VirtualClock()
+
+    async def main() -> float:
+        async with anyio.create_task_group() as group:
+            group.start_soon(anyio.sleep, 60)
+            with clock.hold():
+                await clock.wait_idle()
+                await clock.wait_idle()
+                seen = clock.now()
+        return seen
+
+    assert clock.run(main, backend=backend) == 0.0
+
+
+def test_waiting_for_idleness_can_be_cancelled(backend: Backend) -> None:
+    clock = VirtualClock()
+
+    async def main() -> None:
+        with anyio.move_on_after(0) as scope:
+            await clock.wait_idle()
+        assert scope.cancelled_caught
+        await clock.wait_idle()
+
+    clock.run(main, backend=backend)
+
+
+def test_waiting_for_idleness_outside_a_run_is_refused() -> None:
+    with pytest.raises(Misuse, match="run"):
+        anyio.run(VirtualClock().wait_idle)
+
+
 # ------------------------------------------------------------------------------------------------------ spinning
 
 
@@ -378,7 +438,8 @@ def test_spinning_does_not_move_time_under_a_hold(backend: Backend) -> None:
             with clock.hold():
                 for _ in range(2 * FREE_TURNS):
                     await anyio.lowlevel.checkpoint()
-                return clock.now()
+                seen = clock.now()
+        return seen
 
     assert clock.run(main, backend=backend) == 0.0
 
@@ -512,11 +573,8 @@ def test_waiting_under_a_hold_is_no_deadlock(backend: Backend) -> None:
 
 
 def test_a_deadlock_survives_pickling() -> None:
-    code = (
-        "import pickle; from greenroom.testing import Deadlock; "
-        "copy = pickle.loads(pickle.dumps(Deadlock(1.5, ['a waits']))); print(copy.at, copy.blocked)"
-    )
-    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "1.5 ('a waits',)\n"
+    copy = pickle.loads(pickle.dumps(Deadlock(1.5, ["a waits"])))
+    assert (copy.at, copy.blocked) == (1.5, ("a waits",))
 
 
 def test_a_deadlock_shows_ten_tasks_and_counts_the_rest() -> None:

@@ -21,20 +21,24 @@ class Body(Protocol):
     target: Any
     """First argument of every handler."""
     table: dict[type, Perform]
-    """Handlers by exact message type; filled by `resolve` as types turn up."""
+    """Handlers that run in the message loop, by exact message type; what is found along an MRO is added."""
     concurrent: dict[type, Handler]
-    """Handlers that run in the actor's nursery, by message type."""
+    """Handlers that run in the actor's nursery instead, by message type."""
     offers_nursery: bool
     grace: float
     """Seconds from the last cancellation until the life counts as stuck: how long its real end may take."""
     must_finish: bool
     """`finish` is called even when the start failed or no `on_stop` is due: there is something to reap."""
 
+    @property
+    def has_on_stop(self) -> bool:
+        """There is an `on_stop` to run; false spares a phase."""
+
     async def start(self) -> object:
         """Construct the actor and run `on_start`; returns the start info."""
 
     def resolve(self, message: type) -> Perform | None:
-        """The handler for a type that is not in the table; None when there is none."""
+        """The handler of a type that is in neither table nor `concurrent`, exactly or along its MRO; None when there is none."""
 
     def handled_types(self) -> tuple[str, ...]:
         """Names of the message types that have handlers, for errors."""
@@ -81,8 +85,12 @@ class TaskBody:
         self.table, self.concurrent = _tables(type(actor))
         return await actor.on_start()
 
+    @property
+    def has_on_stop(self) -> bool:
+        return type(self.target).on_stop is not Actor.on_stop
+
     def resolve(self, message: type) -> Perform | None:
-        return resolve(self.table, message)
+        return None
 
     def handled_types(self) -> tuple[str, ...]:
         return tuple(
@@ -97,18 +105,12 @@ class TaskBody:
 
 def _tables(cls: type[Actor]) -> tuple[dict[type, Perform], dict[type, Handler]]:
     """A class's dispatch table, shared by its instances, and its concurrent handlers."""
-    table: dict[type, Perform] | None = cls.__dict__.get("__dispatch__")
-    if table is None:
-        table = {message: handler.function for message, handler in cls.__handlers__.items()}
-        cls.__dispatch__ = table  # type: ignore[attr-defined]
-    return table, {message: handler for message, handler in cls.__handlers__.items() if handler.concurrency > 1}
-
-
-def resolve(table: dict[type, Perform], message: type) -> Perform | None:
-    """Find a handler along the message's MRO and remember it. The exact type is in the table already."""
-    for base in message.__mro__[1:]:
-        handler = table.get(base)
-        if handler is not None:
-            table[message] = handler
-            return handler
-    return None
+    tables: tuple[dict[type, Perform], dict[type, Handler]] | None = cls.__dict__.get("__dispatch__")
+    if tables is None:
+        handlers = cls.__handlers__.items()
+        tables = (
+            {message: handler.function for message, handler in handlers if handler.concurrency == 1},
+            {message: handler for message, handler in handlers if handler.concurrency > 1},
+        )
+        cls.__dispatch__ = tables  # type: ignore[attr-defined]
+    return tables

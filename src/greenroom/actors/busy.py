@@ -44,13 +44,14 @@ class BusyLives:
         if not self._armed:
             return
         self._timers.after(self._threshold / 2, self._look)
-        now = self._loop.now()
+        now, stopwatch = self._loop.now(), self._loop.stopwatch()
         for life in tuple(self._lives):
-            hand = life.in_hand
-            if hand is None or hand is life.reported_slow or now - life.since < self._threshold:
+            messages = life.messages
+            hand = messages.in_hand
+            if hand is None or hand is messages.reported_slow or stopwatch - messages.since < self._threshold:
                 continue
-            life.reported_slow = hand
-            kind, age = life.message_type_in_hand, now - life.since
+            messages.reported_slow = hand
+            kind, age = messages.type_in_hand, stopwatch - messages.since
             logger.warning("slow handler: %s has had a %s in hand for %.1f s", life.cell.path, kind, age)
             self._events.publish(
                 SlowHandler(

@@ -50,7 +50,7 @@ class Context:
 
     def stop(self) -> None:
         """End normally after the message in hand (its reply is still sent). As `raise Stop()`, without losing the reply."""
-        self._life.stop_self()
+        self._life.messages.stop_self()
 
     # ----------------------------------------------------------------------------------------------- watching
 
@@ -153,7 +153,7 @@ class Context:
         Raises `StashFull` at the stash's capacity (that of the mailbox, 10,000 when that is unbounded); `Misuse` when `message`
         is not the one in hand.
         """
-        envelope = self._life.take_in_hand(message)
+        envelope = self._life.messages.take_in_hand(message)
         if envelope is None:
             raise Misuse(
                 f"{self.ref.path!r} can stash only the message it has in hand, and each once; not this {message_type(message)}"
@@ -162,7 +162,7 @@ class Context:
             self._stash = deque()
         capacity = self._life.mailbox.statistics().capacity or DEFAULT_STASH
         if len(self._stash) >= capacity:
-            self._life.return_to_hand(envelope)
+            self._life.messages.return_to_hand(envelope)
             raise StashFull(self.ref.path, capacity)
         self._stash.append(envelope)
 

@@ -25,6 +25,7 @@ M = TypeVar("M", bound="Message[Any]")
 R = TypeVar("R")
 
 _MARK = "__greenroom_handles__"
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
 @frozen
@@ -67,19 +68,21 @@ def handles(function: Any = None, /, *, concurrency: int = 1) -> Any:
     """
     if not is_whole(concurrency, least=1):
         raise BadHandler(f"@handles(concurrency={concurrency!r}): how many may run at once is a whole number above 0")
+    if function is not None and not callable(function) and not isinstance(function, (staticmethod, classmethod)):
+        raise BadHandler(f"@handles({function!r}) marks a method; for a limit write @handles(concurrency={function!r})")
 
     def mark(method: Callable[..., Any], depth: int) -> Callable[..., Any]:
         names = _surrounding_names(sys._getframe(depth), method)
+        if inspect.isgeneratorfunction(method) or inspect.isasyncgenfunction(method):
+            raise BadHandler(f"{_where(method)} yields: a handler returns its one reply")
         blocking = not inspect.iscoroutinefunction(method)
         if blocking and concurrency > 1:
             raise BadHandler(
                 f"{_where(method)}: a plain `def` handler runs on one thread; concurrency needs `async def`"
             )
         messages = _message_types(method, names)
-        returns = _resolve_if_possible(
-            inspect.signature(method).return_annotation, vars(sys.modules[method.__module__]), names
-        )
-        promised = tuple(_resolve_if_possible(reply_type(m), vars(sys.modules[m.__module__]), names) for m in messages)
+        returns = _resolve_if_possible(inspect.signature(method).return_annotation, _globals_of(method), names)
+        promised = tuple(_resolve_if_possible(reply_type(m), _module_of(m), names) for m in messages)
         setattr(method, _MARK, Handled(messages, concurrency, blocking, returns, promised))
         return method
 
@@ -95,20 +98,34 @@ def _where(method: Callable[..., Any]) -> str:
 def _surrounding_names(frame: types.FrameType | None, method: Callable[..., Any]) -> dict[str, Any]:
     """The locals of the class body and of the functions around it: a test defines its messages inside a function.
 
-    Only frames of the method's own module count, so that a caller's variables are never taken for a definition's.
+    Around it in the source, that is, so that the variables of whoever calls are never taken for a definition's.
     """
-    module = getattr(method, "__globals__", None)
+    module = _globals_of(method)
     names: dict[str, Any] = {}
     while frame is not None:
-        if frame.f_globals is module and frame.f_locals is not module:
+        around = f"{method.__qualname__}.".startswith(f"{frame.f_code.co_qualname}.")
+        if (around or frame.f_code.co_name == "<module>") and frame.f_globals is module is not frame.f_locals:
             names = {**frame.f_locals, **names}
         frame = frame.f_back
     return names
 
 
+def _globals_of(method: Callable[..., Any]) -> dict[str, Any]:
+    """The globals of the module where a method was written, whatever decorators it has."""
+    names: dict[str, Any] = getattr(inspect.unwrap(method), "__globals__", {})
+    return names
+
+
+def _module_of(cls: type) -> dict[str, Any]:
+    """The globals of a class's module; none when nobody could import that."""
+    module = sys.modules.get(cls.__module__)
+    return {} if module is None else vars(module)
+
+
 def _resolve(annotation: Any, module: dict[str, Any], names: dict[str, Any]) -> Any:
-    if isinstance(annotation, str):
-        return eval(annotation, module, names)  # the class's own source, as typing.get_type_hints would
+    for _ in range(2):  # twice for one that is quoted besides
+        if isinstance(annotation, str):
+            annotation = eval(annotation, module, names)  # the class's own source, as typing.get_type_hints would
     return annotation
 
 
@@ -122,13 +139,15 @@ def _resolve_if_possible(annotation: Any, module: dict[str, Any], names: dict[st
 
 def _message_types(method: Callable[..., Any], names: dict[str, Any]) -> tuple[type[Message[Any]], ...]:
     parameters = list(inspect.signature(method).parameters.values())
-    if len(parameters) != 2:
-        raise BadHandler(f"{_where(method)} takes {len(parameters)} parameters: a handler takes `self` and one message")
+    if len(parameters) != 2 or not all(parameter.kind in _POSITIONAL for parameter in parameters):
+        raise BadHandler(
+            f"{_where(method)} has the parameters {inspect.signature(method)}: a handler takes `self` and one message"
+        )
     annotation = parameters[1].annotation
     if annotation is inspect.Parameter.empty:
         raise BadHandler(f"{_where(method)}: annotate {parameters[1].name!r} with the type of the message it handles")
     try:
-        resolved = _resolve(annotation, getattr(method, "__globals__", {}), names)
+        resolved = _resolve(annotation, _globals_of(method), names)
     except Exception as error:  # whatever evaluating somebody's annotation raises
         raise BadHandler(
             f"{_where(method)}: the annotation {annotation!r} cannot be resolved ({type(error).__name__}: {error}). "
@@ -174,7 +193,7 @@ def collect(cls: type) -> tuple[dict[type, Handler], bool | None]:
             for message in handled.messages:
                 if message in of_base:
                     raise BadHandler(
-                        f"{cls.__qualname__}: both {of_base[message]!r} and {name!r} handle {message.__qualname__}; keep one"
+                        f"{cls.__qualname__}: both {of_base[message]!r} and {name!r} handle {_name(message)}; keep one"
                     )
                 of_base[message] = name
                 table[message] = Handler(name, function, own.concurrency)
@@ -194,7 +213,7 @@ def _check_reply(cls: type, name: str, handled: Handled) -> None:
     for message, promised in zip(handled.messages, handled.promised, strict=True):
         if promised is not UNKNOWN and not _fits(returned, promised, lenient=len(handled.messages) > 1):
             raise BadHandler(
-                f"{cls.__qualname__}.{name} returns {_name(returned)}, but {message.__qualname__} is a "
+                f"{cls.__qualname__}.{name} returns {_name(returned)}, but {_name(message)} is a "
                 f"Message[{_name(promised)}]: make the two agree"
             )
 

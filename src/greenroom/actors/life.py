@@ -13,12 +13,9 @@ and `kill`; after the latter two the life settles in bounded time, ended or `stu
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Coroutine
 from enum import Enum
 from typing import Any, Protocol
-
-from attrs import define, field
 
 from greenroom.actors.bodies import Body
 from greenroom.actors.cell import Cell, State
@@ -26,16 +23,14 @@ from greenroom.actors.context import Context
 from greenroom.actors.current import current_actor
 from greenroom.actors.events import ActorAbandoned, ActorEnded, ActorStarted, ActorStuck
 from greenroom.actors.exits import Verdict, classify, suspended_stack
-from greenroom.actors.handlers import Handler
-from greenroom.actors.messages import Exit, Rejected, Stop
+from greenroom.actors.message_loop import MessageLoop
+from greenroom.actors.messages import Exit
 from greenroom.actors.nursery import Nursery
 from greenroom.actors.scopes import ScopePair
 from greenroom.actors.services import Services
-from greenroom.errors import ActorCrashed, ActorStopped, Misuse, UnhandledMessage
-from greenroom.mailbox import DeadLetterReason, Envelope, MemoryMailbox, Slot, message_type
+from greenroom.errors import Misuse
+from greenroom.mailbox import MemoryMailbox, Slot
 
-BATCH = 64
-"""Messages handled in a row before a real checkpoint: a flooded actor must stay cancellable, and let others run."""
 MOMENT = 0.05
 """Seconds for which a stuck child's shield is lifted to try its cancellation again."""
 
@@ -60,23 +55,36 @@ class Phase(Enum):
     ENDED = "ended"
 
 
-@define(eq=False)
-class Gate:
-    """A concurrent handler: how many of it run, and what waits for a place."""
-
-    handler: Handler
-    running: int = 0
-    deferred: deque[tuple[int, Envelope]] = field(factory=deque)
-
-
 class ActorLife:
     """One incarnation of an actor of any isolation. See `Life` for what its supervisor may call."""
 
     __slots__ = (
-        "_cancelled_at", "_companion", "_concurrent", "_crash", "_deferrals", "_finish_timer", "_gates", "_last_timer", "_main",
-        "_nursery", "_own_exit", "_owner", "_polite", "_scopes", "_stopping", "_told_at", "body", "cell", "context", "drain", "exit",
-        "hand", "incarnation", "lingering", "loop", "mailbox", "phase", "reported_slow", "services", "settled", "shutdown", "since", "task",
-    )  # fmt: skip
+        "_cancelled_at",
+        "_companion",
+        "_crash",
+        "_finish_timer",
+        "_last_timer",
+        "_main",
+        "_nursery",
+        "_owner",
+        "_polite",
+        "_scopes",
+        "_told_at",
+        "body",
+        "cell",
+        "context",
+        "exit",
+        "incarnation",
+        "lingering",
+        "loop",
+        "mailbox",
+        "messages",
+        "phase",
+        "services",
+        "settled",
+        "shutdown",
+        "task",
+    )
 
     def __init__(
         self,
@@ -94,34 +102,26 @@ class ActorLife:
         self._owner = owner
         self.shutdown = shutdown
         """Bound of `on_stop` after a crash or a normal end, seconds; None: no bound."""
-        self.drain = drain
         self.phase = Phase.STARTING
         self.exit: Exit | None = None
         self.settled = False
         self.lingering = False
         self.task: object = None
-        self.hand: Envelope | None = None
-        self.since = 0.0
-        self.reported_slow: object = None
-        self._stopping = False
-        self._own_exit: Exit | None = None
         self._crash: Verdict | None = None
         self._polite = True
         self._told_at: float | None = None
         self._cancelled_at: float | None = None
         self._last_timer: Any = None
         self._finish_timer: Any = None
-        self._scopes = ScopePair()
+        self._scopes = ScopePair(self.loop.cancel_scope)
         self._nursery: Nursery | None = None
         self._companion: Slot | None = None
-        self._gates: dict[type, Gate] | None = None
-        self._concurrent: dict[int, Envelope] = _NOTHING
-        self._deferrals = 0
         self._main: Any = None
         cell.incarnation += 1
         self.incarnation = cell.incarnation
         cell.life = self
         cell.state = State.STARTING
+        self.messages = MessageLoop(self, drain=drain)
         self.context = Context(self, cell.ref)
         self.body = make_body(self)
 
@@ -138,15 +138,14 @@ class ActorLife:
 
     def request_stop(self) -> None:
         self._told()
-        self._stopping = True
-        self.mailbox.wake()
+        self.messages.stop()
 
     def cancel(self) -> None:
         if self.exit is not None or self._cancelled_at is not None:
             return
         self._told()
         self._cancelled_at = self.loop.now()
-        self._stopping = True
+        self.messages.stopping = True
         if self.phase is Phase.FINISHING:
             self._last_chance_over()
             return
@@ -187,7 +186,7 @@ class ActorLife:
                 at=now,
                 path=self.cell.path,
                 incarnation=self.incarnation,
-                message_type=self.message_type_in_hand,
+                message_type=self.messages.type_in_hand,
                 age=now - (self._told_at if self._told_at is not None else now),
                 stack=self.stack(),
             )
@@ -212,19 +211,25 @@ class ActorLife:
         """The event-loop task. Never raises."""
         self.task = self.loop.current_task()
         current_actor.set(self.cell)
-        verdict = self._judge(await self._guarded(self._work))
+        verdict = self._judge(await self._guarded(self._work()))
         started = self.phase is Phase.RUNNING
-        verdict = await self._end_companion(verdict)
-        verdict = await self._finish(verdict, started)
+        if verdict.ignored:
+            # Out of a start it is a normal end (OTP: ignore); out of a handler it is an error like any other.
+            verdict = Verdict(verdict.exit if started else Exit("normal"), verdict.fatal, ignored=not started)
+        if self._companion is not None:
+            verdict = await self._end_companion(self._companion, verdict)
+        polite = self._polite and started
+        if self.body.must_finish or (polite and self.body.has_on_stop):
+            verdict = await self._finish(verdict, polite)
         self._end(verdict)
 
-    async def _guarded(self, work: Callable[[], Coroutine[Any, Any, Exit]]) -> Exit | Verdict | None:
+    async def _guarded(self, work: Coroutine[Any, Any, Exit]) -> Exit | Verdict | None:
         """Run one phase inside the pair of scopes: what it returned, the verdict on what it raised, or None when it was cancelled."""
         outcome: Exit | Verdict | None = None
         try:
             with self._scopes:
-                self._main = work()
-                outcome = await self._main
+                self._main = work
+                outcome = await work
         except BaseException as error:  # noqa: BLE001
             # The one place where everything is caught: what an actor raises is its exit, and goes to its supervisor.
             outcome = classify(error, self.loop.cancelled)
@@ -254,154 +259,18 @@ class ActorLife:
         self.phase = Phase.RUNNING
         if self.cell.state is State.STARTING:
             self.cell.state = State.RUNNING
-        self.services.events.publish(
-            ActorStarted(at=self.loop.now(), path=self.cell.path, incarnation=self.incarnation)
-        )
+        if self.services.events.listened_to:
+            now = self.loop.now()
+            self.services.events.publish(ActorStarted(at=now, path=self.cell.path, incarnation=self.incarnation))
         self._owner.life_started(self, info)
-        if self.body.concurrent:
-            self._gates = {message: Gate(handler) for message, handler in self.body.concurrent.items()}
-            self._concurrent = {}
-            self.nursery.open()
-        try:
-            await self._serve()
-            while self._concurrent:
-                await self.mailbox.wait()
-        finally:
-            self.services.busy.leave(self)
-        return self._own_exit or Exit("shutdown")
+        await self.messages.run()
+        return self.messages.own_exit or Exit("shutdown")
 
-    async def _serve(self) -> None:
-        """Handle messages, one at a time, until it is time to stop. The hot path: see `benchmarks/actors.py`."""
-        mailbox, table, target = self.mailbox, self.body.table, self.body.target
-        queue, now, busy = mailbox.queue, self.loop.now, self.services.busy
-        busy.enter(self)
-        gates = self._gates
-        while True:
-            for _ in range(BATCH):
-                if self._stopping and (not self.drain or not queue or self._own_exit is not None):
-                    return
-                if not queue:
-                    break
-                item = queue.popleft()
-                if mailbox.waiting:
-                    mailbox.admit_waiting()
-                if isinstance(item, tuple):
-                    envelope = item
-                else:
-                    opened = mailbox.open_notice(item)
-                    if opened is None:
-                        continue
-                    envelope = opened
-                message, _, reply = envelope
-                handler = table.get(message.__class__) or self.body.resolve(message.__class__)
-                if handler is None:
-                    self._unhandled(envelope)
-                    continue
-                if gates is not None and self._passed_to_nursery(gates, envelope):
-                    continue
-                self.hand = envelope
-                self.since = now()
-                try:
-                    result = await handler(target, message)
-                except BaseException as error:
-                    if not self._survives(error, envelope):
-                        raise
-                    continue
-                if self.hand is envelope:  # otherwise it was stashed, and its asker goes on waiting
-                    self.hand = None
-                    if reply is not None and not reply.done():
-                        reply.set_result(result)
-            else:
-                await self.loop.checkpoint()
-                continue
-            busy.leave(self)
-            await mailbox.wait()
-            busy.enter(self)
-
-    def _survives(self, error: BaseException, envelope: Envelope) -> bool:
-        """A handler raised. Tell the asker what happened; True when the actor goes on (or ends by its own will)."""
-        message, sender, reply = envelope
-        self.hand = None
-        waiting = reply if reply is not None and not reply.done() else None
-        if isinstance(error, Rejected):
-            if waiting is not None:
-                waiting.set_exception(error)
-            elif reply is None:
-                self.services.dead_letters.publish(
-                    message, self.cell.path, sender.path if sender else None, DeadLetterReason.REJECTED
-                )
-            return True
-        if isinstance(error, Stop):
-            if waiting is not None:
-                waiting.set_exception(ActorStopped(self.cell.path, message_type(message), "it stopped itself instead"))
-            self.stop_self(error.exit)
-            return True
-        if waiting is not None:
-            ours = isinstance(error, self.loop.cancelled) and (self._scopes.cancelled or self._stopping)
-            crash = ActorCrashed(
-                self.cell.path,
-                message_type(message),
-                self.incarnation,
-                "was stopped" if ours and self._crash is None else "",
-            )
-            crash.__cause__ = self._crash.exit.cause if ours and self._crash is not None else error
-            waiting.set_exception(crash)
-        return False
-
-    def _unhandled(self, envelope: Envelope) -> None:
-        message, sender, reply = envelope
-        if reply is None:
-            self.services.dead_letters.publish(
-                message, self.cell.path, sender.path if sender else None, DeadLetterReason.UNHANDLED
-            )
-        elif not reply.done():
-            reply.set_exception(UnhandledMessage(self.cell.path, message_type(message), self.body.handled_types()))
-
-    def stop_self(self, exit: Exit | None = None) -> None:
-        """The actor ends by its own will, after the message in hand."""
-        if self._own_exit is None:
-            self._own_exit = exit or Exit("normal")
-        self._stopping = True
-        self.mailbox.wake()
-
-    # --------------------------------------------------------------------------------------- concurrent handlers
-
-    def _passed_to_nursery(self, gates: dict[type, Gate], envelope: Envelope) -> bool:
-        """Start a concurrent handler, or put its message aside until one of its places is free."""
-        gate = next((gates[base] for base in type(envelope[0]).__mro__ if base in gates), None)
-        if gate is None or self.body.table[type(envelope[0])] is not gate.handler.function:
-            return False
-        if gate.running < gate.handler.concurrency:
-            self._start_concurrent(gate, envelope)
-        else:
-            self._deferrals += 1
-            gate.deferred.append((self._deferrals, envelope))
-            self.mailbox.hold(1)
-        return True
-
-    def _start_concurrent(self, gate: Gate, envelope: Envelope) -> None:
-        gate.running += 1
-        self._concurrent[id(envelope)] = envelope
-        self.since = self.loop.now()
-        self.nursery.start_soon(self._run_concurrent, gate, envelope)
-
-    async def _run_concurrent(self, gate: Gate, envelope: Envelope) -> None:
-        message, _, reply = envelope
-        try:
-            result = await gate.handler.function(self.body.target, message)
-            if id(envelope) in self._concurrent and reply is not None and not reply.done():
-                reply.set_result(result)
-        except BaseException as error:
-            if not self._survives(error, envelope):
-                raise
-        finally:
-            self._concurrent.pop(id(envelope), None)
-            gate.running -= 1
-            if gate.deferred and (not self._stopping or self.drain):
-                self.mailbox.hold(-1)
-                self._start_concurrent(gate, gate.deferred.popleft()[1])
-            elif self._stopping:
-                self.mailbox.wake()
+    def explain(self, error: BaseException) -> tuple[bool, BaseException]:
+        """Why a handler was ended by `error`: was the actor stopped, and what is the cause to name?"""
+        if isinstance(error, self.loop.cancelled) and (self._scopes.cancelled or self.messages.stopping):
+            return (False, self._crash.exit.cause or error) if self._crash is not None else (True, error)
+        return False, error
 
     # --------------------------------------------------------------------------------------------- for the context
 
@@ -412,21 +281,6 @@ class ActorLife:
         if self._nursery is None:
             self._nursery = Nursery(self, self.loop, self.cell.path)
         return self._nursery
-
-    def take_in_hand(self, message: object) -> Envelope | None:
-        """Take the envelope of a message in hand away from its handler."""
-        if self.hand is not None and self.hand[0] is message:
-            envelope, self.hand = self.hand, None
-            return envelope
-        for key, envelope in self._concurrent.items():
-            if envelope[0] is message:
-                del self._concurrent[key]
-                return envelope
-        return None
-
-    def return_to_hand(self, envelope: Envelope) -> None:
-        """Undo `take_in_hand`."""
-        self.hand = envelope
 
     # ------------------------------------------------------------------------------------------------ the companion
 
@@ -442,11 +296,8 @@ class ActorLife:
                 self._scopes.cancel()
         self._companion.set_result(None)
 
-    async def _end_companion(self, verdict: Verdict) -> Verdict:
-        companion = self._companion
-        if companion is None or self._nursery is None:
-            return verdict
-        self._nursery.close()
+    async def _end_companion(self, companion: Slot, verdict: Verdict) -> Verdict:
+        self.nursery.close()
         if not companion.done():
             if self._cancelled_at is None:
                 # Nobody times a crash from outside: a nursery that swallows its cancellation must be found here.
@@ -460,15 +311,12 @@ class ActorLife:
 
     # ------------------------------------------------------------------------------------------------------ the end
 
-    async def _finish(self, verdict: Verdict, started: bool) -> Verdict:
-        polite = self._polite and started
-        if not polite and not self.body.must_finish:
-            return verdict
+    async def _finish(self, verdict: Verdict, polite: bool) -> Verdict:
         self.phase = Phase.FINISHING
-        self._scopes = ScopePair()
+        self._scopes = ScopePair(self.loop.cancel_scope)
         if self._told_at is None and self.shutdown is not None:
             self._finish_timer = self.services.timers.after(self.shutdown, self.cancel)
-        outcome = await self._guarded(lambda: self._call_finish(verdict.exit, polite))
+        outcome = await self._guarded(self._call_finish(verdict.exit, polite))
         if isinstance(outcome, Exit):
             return Verdict(outcome, verdict.fatal, verdict.ignored)
         if not verdict.exit.clean:
@@ -488,20 +336,17 @@ class ActorLife:
         self.phase = Phase.ENDED
         self.exit = exit = verdict.exit
         self.settled = True
-        self.hand = None
-        returned = self.context.close()
-        if self._gates is not None:
-            deferred = sorted(entry for gate in self._gates.values() for entry in gate.deferred)
-            self.mailbox.hold(-len(deferred))
-            returned += [envelope for _, envelope in deferred]
-        self.mailbox.put_back(returned)
+        self.messages.hand = None
+        returned = self.context.close() + self.messages.take_deferred()
+        if returned:
+            self.mailbox.put_back(returned)
         cell = self.cell
         cell.exit = exit
         if not exit.clean:
             cell.last_error = str(exit)
-        self.services.events.publish(
-            ActorEnded(at=self.loop.now(), path=cell.path, incarnation=self.incarnation, exit=exit)
-        )
+        if self.services.events.listened_to:
+            now = self.loop.now()
+            self.services.events.publish(ActorEnded(at=now, path=cell.path, incarnation=self.incarnation, exit=exit))
         self.services.watch.life_ended(cell.path, self._how_it_stopped(exit))
         if verdict.fatal is not None:
             self.services.watch.fatal(verdict.fatal)
@@ -529,21 +374,6 @@ class ActorLife:
             ActorAbandoned(at=self.loop.now(), path=self.cell.path, incarnation=self.incarnation, thread=thread)
         )
 
-    # --------------------------------------------------------------------------------------------- for people to see
-
-    @property
-    def in_hand(self) -> Envelope | None:
-        """The message in hand; with concurrent handlers the oldest."""
-        return self.hand or next(iter(self._concurrent.values()), None)
-
-    @property
-    def message_type_in_hand(self) -> str | None:
-        envelope = self.in_hand
-        return message_type(envelope[0]) if envelope is not None else None
-
     def stack(self) -> str:
-        """Where its code waits just now; empty while it runs."""
+        """Where its code waits just now, for reports; empty while it runs."""
         return suspended_stack(self._main) if self._main is not None else ""
-
-
-_NOTHING: dict[int, Envelope] = {}

@@ -45,7 +45,7 @@ class Nursery:
         self._queued: list[tuple[Callable[..., Awaitable[object]], tuple[Any, ...]]] | None = None
         self._end: Slot | None = None
         self._closed = False
-        self.scopes = ScopePair()
+        self.scopes = ScopePair(loop.cancel_scope)
 
     def start_soon(self, func: Callable[[Unpack[Ts]], Awaitable[object]], *args: Unpack[Ts]) -> None:
         """Start a task. What it raises is the actor's crash; when the actor ends, it is cancelled and awaited.
@@ -73,6 +73,11 @@ class Nursery:
     def opened(self) -> bool:
         """Was it ever used?"""
         return self._queued is not None
+
+    @property
+    def closed(self) -> bool:
+        """It starts nothing more."""
+        return self._closed
 
     def close(self) -> None:
         """Cancel what runs; the host learns of the end by `companion_ended`."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import anyio
 
 from greenroom.actors.current import current_actor
 from greenroom.actors.messages import Message
-from greenroom.errors import ActorDown, AskTimeout, NotAMessage, NotASupervisor, WouldDeadlock
+from greenroom.errors import ActorDown, AskTimeout, NotAMessage, NotASupervisor, WouldDeadlock, WrongThread
 from greenroom.mailbox import Envelope, message_type
 
 if TYPE_CHECKING:
@@ -26,10 +27,11 @@ class Ref:
     thread (`runtime.from_thread` elsewhere).
     """
 
-    __slots__ = ("_cell",)
+    __slots__ = ("_cell", "_mailbox")
 
     def __init__(self, cell: Cell) -> None:
         self._cell = cell
+        self._mailbox = cell.mailbox
 
     @property
     def path(self) -> str:
@@ -58,7 +60,20 @@ class Ref:
         """
         if not isinstance(message, Message):
             raise NotAMessage(type(message).__qualname__)
-        self._cell.mailbox.put_nowait((message, current_actor.get(), None))
+        # What follows is `put_nowait` while there is room, in place: the call would cost as much as what it does.
+        mailbox = self._mailbox
+        if get_ident() != mailbox.thread:
+            raise WrongThread
+        queue = mailbox.queue
+        if len(queue) >= mailbox.limit:
+            mailbox.put_nowait((message, current_actor.get(), None))
+            return
+        queue.append((message, current_actor.get(), None))
+        parked = mailbox.parked
+        if parked is not None:
+            mailbox.parked = None
+            if not parked.done():
+                parked.set_result(None)
 
     async def send(
         self, message: Message[Any], *, message_id: str | None = None, deliver_at: datetime | None = None
@@ -118,7 +133,8 @@ class Ref:
             await self._put(envelope, "ask")
             return await reply  # type: ignore[no-any-return]
         asks = services.asks
-        if cell.mailbox.must_wait:
+        mailbox = self._mailbox
+        if mailbox.must_wait:
             started = services.loop.now()
             with anyio.move_on_after(timeout) as scope:
                 await self._put(envelope, "ask")
@@ -126,7 +142,7 @@ class Ref:
                 raise AskTimeout(cell.path, message_type(message), timeout)
             timeout = max(0.0, timeout - (services.loop.now() - started))
         else:
-            cell.mailbox.put_nowait(envelope)
+            mailbox.put_nowait(envelope)
         asks.add(reply, timeout, cell.path, message)
         try:
             return await reply  # type: ignore[no-any-return]
@@ -134,7 +150,7 @@ class Ref:
             asks.forget(reply, timeout)
 
     async def _put(self, envelope: Envelope, call: str) -> None:
-        mailbox = self._cell.mailbox
+        mailbox = self._mailbox
         if mailbox.must_wait and envelope[1] is self._cell:
             self._refuse_own_loop(call)
         await mailbox.put(envelope)

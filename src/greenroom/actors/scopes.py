@@ -6,6 +6,7 @@ cancelled scope is cancelled again in every turn of the loop, which burns a core
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import TracebackType
 
 import anyio
@@ -14,17 +15,18 @@ import anyio
 class ScopePair:
     """`with pair:` around the code of a child. Entered once."""
 
-    __slots__ = ("_guard", "_kill", "cancelled")
+    __slots__ = ("_guard", "_kill", "_make", "cancelled")
 
-    def __init__(self) -> None:
+    def __init__(self, make: Callable[[], anyio.CancelScope]) -> None:
+        self._make = make
         self._kill: anyio.CancelScope | None = None
         self._guard: anyio.CancelScope | None = None
         self.cancelled = False
         """`cancel()` was called: a cancellation that arrives is ours."""
 
     def __enter__(self) -> ScopePair:
-        self._kill = anyio.CancelScope()
-        self._guard = anyio.CancelScope()
+        self._kill = self._make()
+        self._guard = self._make()
         self._kill.__enter__()
         self._guard.__enter__()
         if self.cancelled:

@@ -13,6 +13,7 @@ import msgspec
 from greenroom.codec.choices import base_plan
 from greenroom.codec.classes import is_value_class
 from greenroom.codec.containers import teach_containers
+from greenroom.codec.depth import DEEPEST, too_deep
 from greenroom.codec.dynamic import Dynamic, any_plan
 from greenroom.codec.exceptions import pack_exception, teach_exceptions
 from greenroom.codec.externals import external_form
@@ -133,11 +134,14 @@ class Codec:
         """
         root = type(value).__qualname__.rpartition("<locals>.")[2]
         try:
-            return encode_plain(self._dynamic.pack(value))
+            data = encode_plain(self._dynamic.pack(value))
         except Fault as fault:
             raise NotEncodable(root, (f"{fault.path(root)}: {fault.reason}",)) from fault.__cause__
         except RecursionError:
             raise NotEncodable(root, (f"{root}: is nested too deeply, or holds itself",)) from None
+        if too_deep(data):
+            raise NotEncodable(root, (f"{root}: is nested more than {DEEPEST} levels deep: send its parts one by one",))
+        return data
 
     def decode(self, data: bytes, *, source: str | None = None) -> Any:
         """The value that was encoded.

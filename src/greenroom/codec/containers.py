@@ -11,13 +11,7 @@ from operator import itemgetter
 from typing import Any
 
 from greenroom.codec.dynamic import Dynamic
-from greenroom.codec.plan import Fault, Pack, Plain, Plan, Unpack, each, encode_plain, expected, tagged
-
-
-def _unpack_each(plain: Plain, unpack: Unpack, name: str) -> list[Any]:
-    if type(plain) is not list:
-        raise expected(name, plain)
-    return each(plain, unpack)
+from greenroom.codec.plan import Fault, Pack, Plain, Plan, each, encode_plain, expected, tagged
 
 
 def list_plan(item: Plan) -> Plan:
@@ -28,7 +22,12 @@ def list_plan(item: Plan) -> Plan:
             raise expected(name, value)
         return each(value, pack_item)
 
-    return Plan(name, pack, lambda plain: _unpack_each(plain, unpack_item, name))
+    def unpack(plain: Plain) -> Any:
+        if type(plain) is not list:
+            raise expected(name, plain)
+        return each(plain, unpack_item)
+
+    return Plan(name, pack, unpack)
 
 
 def tuple_plan(item: Plan) -> Plan:
@@ -40,7 +39,12 @@ def tuple_plan(item: Plan) -> Plan:
             raise expected(name, value)
         return each(value, pack_item)
 
-    return Plan(name, pack, lambda plain: tuple(_unpack_each(plain, unpack_item, name)))
+    def unpack(plain: Plain) -> Any:
+        if type(plain) is not list:
+            raise expected(name, plain)
+        return tuple(each(plain, unpack_item))
+
+    return Plan(name, pack, unpack)
 
 
 def fixed_tuple_plan(items: Sequence[Plan]) -> Plan:
@@ -88,7 +92,9 @@ def set_plan(kind: type[set[Any]] | type[frozenset[Any]], item: Plan) -> Plan:
         return plains
 
     def unpack(plain: Plain) -> Any:
-        values = _unpack_each(plain, unpack_item, name)
+        if type(plain) is not list:
+            raise expected(name, plain)
+        values = each(plain, unpack_item)
         try:
             result = kind(values)
         except TypeError as error:

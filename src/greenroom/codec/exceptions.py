@@ -7,6 +7,7 @@ original again would need its class and run its code. Nothing here may fail: wha
 from __future__ import annotations
 
 import traceback
+from collections.abc import Iterator
 from typing import Any
 
 from greenroom.codec.dynamic import Dynamic
@@ -16,7 +17,13 @@ from greenroom.errors import RemoteError
 ERROR_TAG = "!error"
 
 DEEPEST = 32
-"""Causes, and groups inside groups, are told this many deep; the last one carries a note that there were more."""
+"""Causes, and groups inside groups, are told this many deep."""
+
+MOST = 256
+"""Exceptions are told this many in all: causes and groups may refer to one another in circles.
+
+Where one of the two limits cuts something off, a note says so.
+"""
 
 _TEXTS = ("type", "text", "trace")
 _LISTS = ("arguments", "notes", "members")
@@ -29,10 +36,10 @@ def teach_exceptions(dynamic: Dynamic) -> None:
 
 
 def pack_exception(error: BaseException) -> dict[str, Plain]:
-    return {TAG: ERROR_TAG, BODY: _pack(error, DEEPEST)}
+    return {TAG: ERROR_TAG, BODY: _pack(error, DEEPEST, iter(range(MOST - 1)))}
 
 
-def _pack(error: BaseException, depth: int) -> dict[str, Plain]:
+def _pack(error: BaseException, depth: int, left: Iterator[int]) -> dict[str, Plain]:
     cause = error.__cause__ if error.__cause__ is not None or error.__suppress_context__ else error.__context__
     members: tuple[BaseException, ...] = ()
     if isinstance(error, BaseExceptionGroup):
@@ -47,13 +54,14 @@ def _pack(error: BaseException, depth: int) -> dict[str, Plain]:
     else:
         type_name, text, trace = _type_name(type(error)), _clean(str, error), _trace(error)
         arguments = [_clean(repr, argument) for argument in error.args]
-    if depth == 0 and (cause is not None or members):
-        cause, members = None, ()
-        notes.append("what it came from is left out: the chain is too long")
+    below = [*members] if cause is None else [cause, *members]
+    told = [_pack(each, depth - 1, left) for each in below if depth > 0 and next(left, None) is not None]
+    if len(told) < len(below):
+        notes.append(f"{len(below) - len(told)} exception(s) that it came from or holds are left out")
     return {
         "arguments": arguments,
-        "cause": None if cause is None else _pack(cause, depth - 1),
-        "members": [_pack(member, depth - 1) for member in members],
+        "cause": told.pop(0) if told and cause is not None else None,
+        "members": told,
         "notes": notes,
         "text": text,
         "trace": trace,

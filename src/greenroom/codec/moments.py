@@ -75,7 +75,13 @@ def _unpack_zone(plain: dict[str, Plain]) -> tzinfo | None:
 
 def _plain_zone(zone: tzinfo | None) -> bool:
     """Whether ISO text says all about it."""
-    return zone is None or (type(zone) is timezone and str(zone) == str(timezone(zone.utcoffset(None))))
+    if zone is None:
+        return True
+    if type(zone) is not timezone:
+        return False
+    offset = zone.utcoffset(None)
+    # CPython 3.11 reads an offset of less than a second as UTC.
+    return offset.microseconds == 0 and str(zone) == str(timezone(offset))
 
 
 def _pack_stamp(value: datetime | time) -> Plain:

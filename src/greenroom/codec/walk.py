@@ -40,7 +40,8 @@ _ABSTRACT_CONTAINERS: dict[Any, tuple[type[Any], ...]] = {
     _ABC.Mapping: (dict,),
     _ABC.MutableMapping: (dict,),
 }
-_DEEPEST = 60
+_MOST_OPEN_FORMS = 20
+"""Forms of generic classes inside one another; only one that holds an ever longer form of itself has so many."""
 
 
 def standard_plans(dynamic: Dynamic) -> dict[Any, Plan]:
@@ -75,7 +76,7 @@ class Walk:
         self._standard = standard
         self._resolve = resolve
         self._names = names
-        self._depth = 0
+        self._open_forms = 0
         self._owner: type[Any] = object  # what typing.Self means
         self._broken = any_plan(dynamic)  # stands where a problem was found; never used, for nothing is adopted then
 
@@ -131,14 +132,7 @@ class Walk:
 
     def plan(self, hint: Any, where: str, bindings: Bindings = types.MappingProxyType({})) -> Plan:
         """The plan for an annotation; on a problem, notes it and returns a plan that will not be used."""
-        if self._depth > _DEEPEST:
-            self.problems.append(f"{where}: its type goes on for ever")
-            return self._broken
-        self._depth += 1
-        try:
-            return self._plan(substituted(hint, bindings), where)
-        finally:
-            self._depth -= 1
+        return self._plan(substituted(hint, bindings), where)
 
     def _plan(self, hint: Any, where: str) -> Plan:
         origin, arguments = typing.get_origin(hint), typing.get_args(hint)
@@ -198,7 +192,9 @@ class Walk:
         if kind is dict:
             key, value = arguments or (Any, Any)
             keys = self.plan(key, where)
-            return containers.dict_plan(keys, self.plan(value, where), text_keys=keys.name in ("str", "Any"))
+            return containers.dict_plan(
+                keys, self.plan(value, where), text_keys=any(keys is self._standard[each] for each in (str, Any))
+            )
         item = self.plan(arguments[0] if arguments else Any, where)
         return containers.list_plan(item) if kind is list else containers.set_plan(kind, item)
 
@@ -222,7 +218,7 @@ class Walk:
         if issubclass(cls, Enum) and cls.__members__:
             return self._enum(cls)
         if is_value_class(cls) and not inspect.isabstract(cls):
-            return self._value_class(cls, arguments)
+            return self._value_class(cls, arguments, where)
         return self._base(cls, where)
 
     def _enum(self, cls: type[Enum]) -> Plan:
@@ -259,7 +255,7 @@ class Walk:
             "(make it an attrs class, or see Codec.register_external)",
         )
 
-    def _value_class(self, cls: type[Any], arguments: tuple[Any, ...]) -> Plan:
+    def _value_class(self, cls: type[Any], arguments: tuple[Any, ...], where: str) -> Plan:
         bare = self.registry.class_plans.get(cls)
         if bare is None:
             self._claim(cls)
@@ -275,7 +271,11 @@ class Walk:
         if form is None:
             form = ClassPlan(cls, declared(cls).retired, f"{cls.__name__}[{', '.join(map(hint_name, arguments))}]")
             self.registry.class_plans[key] = form
+            if self._open_forms == _MOST_OPEN_FORMS:
+                return self._refuse(where, "its type goes on for ever")
+            self._open_forms += 1
             self._walk_fields(form, class_bindings(cls, arguments))
+            self._open_forms -= 1
         return form.static(self._dynamic, bare)
 
     def _walk_fields(self, plan: ClassPlan, bindings: Bindings) -> None:

@@ -1,9 +1,10 @@
 """The in-memory mailbox: a deque, a wake-up, and a bound.
 
-The hot path is `put_nowait` here and the `popleft` in the actor's loop, which reads `queue` itself: together they decide what a
-message costs. Two tricks keep them short. `_limit` is the smaller of the bound and the high-water mark, so one comparison serves
-the bound, the statistics and the closed state (limit -1). And an envelope is a plain tuple, so that what never counts against the
-bound (timer ticks, `Terminated`) is told apart by its class, `Notice`.
+The hot path is `Ref.tell`, which appends to `queue` itself while there is room, and the actor's loop, which takes from it: together
+they decide what a message costs. Three tricks keep them short. `limit` is the smaller of the bound and the high-water mark, so one
+comparison serves the bound, the statistics and the closed state (limit -1). What never counts against the bound (timer ticks,
+`Terminated`) is queued as a `Notice` in an ordinary envelope: no actor handles that class, so it is found where unknown messages
+are. And `attention` is the one flag that the receiver looks at between messages: somebody waits for room, or a stop was requested.
 """
 
 from __future__ import annotations
@@ -73,23 +74,25 @@ class MemoryMailbox:
     """
 
     __slots__ = (
-        "_capacity", "_closed", "_dead_letters", "_high_water", "_limit", "_loop", "_options", "_slot", "_thread",
-        "dropped", "path", "queue", "waiting",
+        "_capacity", "_closed", "_dead_letters", "_high_water", "_loop", "_options",
+        "attention", "dropped", "limit", "parked", "path", "queue", "thread", "waiting",
     )  # fmt: skip
 
     def __init__(self, path: str, options: Mailbox, loop: EventLoop, dead_letters: DeadLetters) -> None:
         self.path = path
-        self.queue: deque[Envelope | Notice] = deque()
+        self.queue: deque[Envelope] = deque()
         self.waiting: deque[tuple[Slot, Envelope]] | None = None
+        self.attention = False
+        """Look up between two messages: a sender waits for room, or the receiver is to stop."""
         self.dropped = 0
         self._options = options
         self._capacity = _UNBOUNDED if options.capacity is None else options.capacity
         self._high_water = 0
-        self._limit = 0
-        self._slot: Slot | None = None
+        self.limit = 0
+        self.parked: Slot | None = None
         self._closed: ActorStopped | None = None
         self._loop = loop
-        self._thread = loop.thread
+        self.thread = loop.thread
         self._dead_letters = dead_letters
 
     # ------------------------------------------------------------------------------------------------ sending
@@ -99,12 +102,12 @@ class MemoryMailbox:
 
         To a closed mailbox: a dead letter, and `ActorStopped` for a waiting asker.
         """
-        if threading.get_ident() != self._thread:
+        if threading.get_ident() != self.thread:
             raise WrongThread
-        if len(self.queue) >= self._limit and not self._make_room(envelope):
+        if len(self.queue) >= self.limit and not self._make_room(envelope):
             return
         self.queue.append(envelope)
-        if self._slot is not None:
+        if self.parked is not None:
             self._wake()
 
     async def put(self, envelope: Envelope) -> None:
@@ -112,7 +115,7 @@ class MemoryMailbox:
 
         Raises `ActorStopped` when the mailbox closes first. Cancelled: the message was not taken.
         """
-        if len(self.queue) < self._limit or self._closed is not None or self._options.overflow != "reject":
+        if len(self.queue) < self.limit or self._closed is not None or self._options.overflow != "reject":
             self.put_nowait(envelope)
             return
         if len(self.queue) < self._capacity and not self.waiting:
@@ -123,6 +126,7 @@ class MemoryMailbox:
             self.waiting = deque()
         entry = (slot, envelope)
         self.waiting.append(entry)
+        self.attention = True
         try:
             await slot
         except BaseException:
@@ -134,10 +138,10 @@ class MemoryMailbox:
         """Queue a tick or a notice at the tail, whatever the bound. Dropped when the mailbox is closed."""
         if self._closed is not None:
             return
-        self.queue.append(notice)
+        self.queue.append((notice, None, None))
         self._capacity += 1
         self._update_limit()
-        if self._slot is not None:
+        if self.parked is not None:
             self._wake()
 
     def _make_room(self, envelope: Envelope) -> bool:
@@ -157,7 +161,7 @@ class MemoryMailbox:
             self._drop(envelope)
             return False
         for index, item in enumerate(self.queue):
-            if isinstance(item, tuple):
+            if not isinstance(item[0], Notice):
                 del self.queue[index]
                 self._drop(item)
                 return True
@@ -180,26 +184,22 @@ class MemoryMailbox:
             reply.set_exception(ActorStopped(self.path, message_type(message), why))
 
     def _update_limit(self) -> None:
-        self._limit = min(self._capacity, self._high_water)
+        self.limit = min(self._capacity, self._high_water)
 
     # ---------------------------------------------------------------------------------------------- receiving
 
     def _wake(self) -> None:
-        slot, self._slot = self._slot, None
+        slot, self.parked = self.parked, None
         if slot is not None and not slot.done():
             slot.set_result(None)
 
-    def wake(self) -> None:
-        """Wake the receiver, though nothing was queued (a stop request passes the queue)."""
-        self._wake()
-
     async def wait(self) -> None:
-        """Park the receiver until something is queued or `wake()` is called. One receiver at a time."""
-        slot = self._slot = self._loop.slot()
+        """Park the receiver until something is queued or `look_up()` is called. One receiver at a time."""
+        slot = self.parked = self._loop.slot()
         try:
             await slot
         finally:
-            self._slot = None
+            self.parked = None
 
     def open_notice(self, notice: Notice) -> Envelope | None:
         """Account for a notice taken from the queue; its envelope, or None when it is void."""
@@ -215,13 +215,20 @@ class MemoryMailbox:
             if not slot.done():
                 self.put_nowait(envelope)
                 slot.set_result(None)
+        if waiting:
+            self.attention = True
+
+    def look_up(self) -> None:
+        """Wake the receiver, though nothing was queued, and make it look up: a stop request passes the queue."""
+        self.attention = True
+        self._wake()
 
     def put_back(self, envelopes: Iterable[Envelope]) -> None:
         """Return messages to the head of the queue, in their order. They were accepted once: the bound does not apply."""
         self.queue.extendleft(reversed(tuple(envelopes)))
         self._high_water = max(self._high_water, len(self.queue))
         self._update_limit()
-        if self._slot is not None:
+        if self.parked is not None:
             self._wake()
 
     @property
@@ -241,12 +248,12 @@ class MemoryMailbox:
     def close(self, why: str) -> None:
         """The address has ended: what is queued, and what comes from now on, becomes dead letters; asks raise `ActorStopped`."""
         self._closed = ActorStopped(self.path, why=why)
-        self._limit = _CLOSED
+        self.limit = _CLOSED
         for item in self.queue:
-            if isinstance(item, tuple):
-                self._refuse(item)
-            else:
+            if isinstance(item[0], Notice):
                 self._capacity -= 1
+            else:
+                self._refuse(item)
         self.queue.clear()
         waiting, self.waiting = self.waiting, None
         for slot, (message, _, _) in waiting or ():

@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Generator
 from typing import Any, Literal, Protocol, TypeVar
 
 import anyio.lowlevel
+import outcome
 import sniffio
 import trio
 from attrs import frozen
@@ -40,32 +42,33 @@ class Slot(Protocol):
 
 
 class TrioSlot:
-    """A slot on trio. Trap: a trio task can be rescheduled only once it is parked, so the outcome goes in first."""
+    """A slot on trio. Trap: a trio task can be rescheduled only once it is parked, so an outcome that comes first waits here."""
 
-    __slots__ = ("_done", "_error", "_task", "_value")
+    __slots__ = ("_done", "_outcome", "_task")
+
+    _outcome: outcome.Value[Any] | outcome.Error
 
     def __init__(self) -> None:
         self._done = False
-        self._value: Any = None
-        self._error: BaseException | None = None
         self._task: trio.lowlevel.Task | None = None
 
     def done(self) -> bool:
         return self._done
 
     def set_result(self, value: Any, /) -> None:
-        self._value = value
-        self._finish()
+        self._finish(outcome.Value(value))
 
     def set_exception(self, error: BaseException, /) -> None:
-        self._error = error
-        self._finish()
+        self._finish(outcome.Error(error))
 
-    def _finish(self) -> None:
+    def _finish(self, result: outcome.Value[Any] | outcome.Error) -> None:
         self._done = True
-        if self._task is not None:
-            trio.lowlevel.reschedule(self._task)
+        task = self._task
+        if task is None:
+            self._outcome = result
+        else:
             self._task = None
+            trio.lowlevel.reschedule(task, result)
 
     def _abort(self, _raise_cancel: object) -> trio.lowlevel.Abort:
         self._task = None
@@ -73,15 +76,15 @@ class TrioSlot:
         return trio.lowlevel.Abort.SUCCEEDED
 
     def __await__(self) -> Generator[Any, Any, Any]:
-        if not self._done:
-            self._task = trio.lowlevel.current_task()
-            yield from trio.lowlevel.wait_task_rescheduled(self._abort).__await__()  # noqa: ASYNC105 - awaited by hand
-        if self._error is not None:
-            try:
-                raise self._error
-            finally:
-                self._error = None  # the traceback refers to this frame: do not keep a cycle
-        return self._value
+        if self._done:
+            return self._at_once()
+        self._task = trio.lowlevel.current_task()
+        # Trio's own awaitable, not a generator around it: every wake-up would pass through that.
+        return trio.lowlevel.wait_task_rescheduled(self._abort).__await__()  # noqa: ASYNC105 - awaited by our caller
+
+    def _at_once(self) -> Generator[Any, Any, Any]:
+        return self._outcome.unwrap()
+        yield
 
 
 @frozen(eq=False)
@@ -95,6 +98,10 @@ class EventLoop:
     """A fresh one-shot."""
     now: Callable[[], float]
     """Seconds on the loop's clock: the one that its deadlines use, virtual under a virtual clock."""
+    stopwatch: Callable[[], float]
+    """Seconds for measuring how long something takes; as `now` under a virtual clock, else the cheapest there is."""
+    cancel_scope: Callable[[], anyio.CancelScope]
+    """A fresh anyio cancel scope, of this loop's class: finding that out each time costs as much as making one."""
     post: Callable[[Callable[[], object]], object]
     """Run a function on the loop soon. The only member that may be called from any thread, and from an OS signal handler."""
     current_task: Callable[[], object]
@@ -123,27 +130,34 @@ def current_loop() -> EventLoop:
     backend = sniffio.current_async_library()
     thread = threading.get_ident()
     cancelled = anyio.get_cancelled_exc_class()
+    scope = type(anyio.CancelScope())
     if backend == "trio":
         clock = trio.lowlevel.current_clock()
+        virtual = getattr(clock, "virtual_clock", None)
         token = trio.lowlevel.current_trio_token()
         return EventLoop(
             backend="trio",
             cancelled=cancelled,
             slot=TrioSlot,
             now=clock.current_time,
+            stopwatch=time.monotonic if virtual is None else clock.current_time,
+            cancel_scope=scope,
             post=token.run_sync_soon,
             current_task=trio.lowlevel.current_task,
-            virtual_clock=getattr(clock, "virtual_clock", None),
+            virtual_clock=virtual,
             thread=thread,
         )
     loop = asyncio.get_running_loop()
+    virtual = getattr(loop, "virtual_clock", None)
     return EventLoop(
         backend="asyncio",
         cancelled=cancelled,
         slot=loop.create_future,
         now=loop.time,
+        stopwatch=time.monotonic if virtual is None else loop.time,
+        cancel_scope=scope,
         post=loop.call_soon_threadsafe,
         current_task=asyncio.current_task,
-        virtual_clock=getattr(loop, "virtual_clock", None),
+        virtual_clock=virtual,
         thread=thread,
     )

@@ -107,7 +107,7 @@ class Runtime:
         """The whole tree as it is now, frozen: states, incarnations, mailboxes, messages in hand (types only)."""
         services = self._running("runtime.tree")
         assert self._cell is not None
-        return snapshot(self._cell, self._spec, 0, services.loop.now())
+        return snapshot(self._cell, self._spec, 0, services.loop.stopwatch())
 
     def events(self, *, buffer: int = 10_000) -> Subscription[Event]:
         """An async iterator over what happens in the tree from now on. A reader more than `buffer` behind misses the oldest."""

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from attrs import frozen
 
-from greenroom.actors import Cell, State
+from greenroom.actors import ActorLife, Cell, State
 from greenroom.supervisors import SupervisorLife
 from greenroom.supervisors.member import Member
 
@@ -63,7 +63,8 @@ def snapshot(cell: Cell, spec: Any, restarts: int, now: float) -> TreeNode:
             children=tuple(_member(member, now) for member in life.members.values()),
         )
     statistics = cell.mailbox.statistics()
-    kind: Any = getattr(life, "message_type_in_hand", None)
+    messages = life.messages if isinstance(life, ActorLife) else None
+    kind = messages.type_in_hand if messages is not None else None
     return TreeNode(
         name=name,
         path=cell.path,
@@ -77,7 +78,7 @@ def snapshot(cell: Cell, spec: Any, restarts: int, now: float) -> TreeNode:
         mailbox_capacity=statistics.capacity,
         dropped=statistics.dropped,
         message_type=kind,
-        in_hand_for=None if kind is None else now - getattr(life, "since", now),
+        in_hand_for=None if messages is None or kind is None else now - messages.since,
         last_error=cell.last_error,
     )
 

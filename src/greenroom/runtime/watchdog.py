@@ -157,11 +157,11 @@ class Watchdog(threading.Thread):
         while frame is not None:
             life = (
                 frame.f_locals.get("self")
-                if frame.f_code.co_name in ("_serve", "_guarded", "_run_concurrent")
+                if frame.f_code.co_name in ("_guarded", "_end")
                 else None
             )
             if isinstance(life, ActorLife):
-                return life.cell.path, life.message_type_in_hand, stack
+                return life.cell.path, life.messages.type_in_hand, stack
             frame = frame.f_back
         return "", None, stack
 

@@ -1,6 +1,7 @@
 """Supervisors: specifications, the rules of restarting, the supervising loop and its shutdown ladder."""
 
 from greenroom.supervisors.administration import Started
+from greenroom.supervisors.options import Backoff
 from greenroom.supervisors.reports import (
     ChildCounts,
     ChildInfo,
@@ -10,7 +11,6 @@ from greenroom.supervisors.reports import (
     SupervisorReport,
 )
 from greenroom.supervisors.specs import (
-    Backoff,
     Child,
     DynamicSupervisor,
     Parallel,

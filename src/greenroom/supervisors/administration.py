@@ -25,8 +25,10 @@ from greenroom.errors import (
 )
 from greenroom.mailbox import Slot
 from greenroom.supervisors import ladder
+from greenroom.supervisors.member import Afterwards
 from greenroom.supervisors.reports import ChildCounts, ChildInfo
 from greenroom.supervisors.specs import Child, DynamicSupervisor, PartitionSupervisor, SupervisorSpec, check_child_of
+from greenroom.supervisors.starting import start_one
 
 if TYPE_CHECKING:
     from greenroom.supervisors.member import Member
@@ -83,7 +85,8 @@ class Administrator:
             if spec.max_children is not None and len(life.members) >= spec.max_children:
                 raise TooManyChildren(life.cell.path, spec.template.name)
             life.serial += 1
-            return await self._start_new(life.add(spec.template.renamed(str(life.serial), *args)))
+            return await self._start_new(life.add(spec.template, str(life.serial), args))
+        self._refuse_fixed("start_child")
         if len(args) != 1 or not isinstance(args[0], (Child, SupervisorSpec)):
             raise BadSpec(f"start_child on {life.cell.path!r} takes one gr.Child(...) or supervisor spec, not {args!r}")
         child = args[0]
@@ -94,10 +97,9 @@ class Administrator:
         return await self._start_new(life.add(child))
 
     async def _start_new(self, member: Member) -> Ref | Started | None:
-        error = await self._life.start_one(member)
+        error = await start_one(self._life, member)
         if error is not None:
-            if member.life is None:
-                self._life.remove(member)
+            ladder.settle(self._life, member, Afterwards.FORGET, "its start failed")
             raise self._failed(member, error)
         return self._started(member)
 
@@ -110,34 +112,42 @@ class Administrator:
             if dynamic and key.isdecimal() and 0 < int(key) <= life.serial:
                 return  # a former child: it is not there, which is what was asked for
             raise ChildNotFound(life.cell.path, key)
-        await ladder.stop(
-            [member], life.park, life.services, life.cell.path, why="it was terminated by a call", down=True
-        )
+        restart_called_off = member.pending is not None
+        afterwards = Afterwards.FORGET if member.temporary or dynamic else Afterwards.DOWN
+        await ladder.stop(life, [member], afterwards, "it was terminated by a call")
+        if restart_called_off and afterwards is Afterwards.DOWN:
+            life.restarter.called_off(member)
         if member.life is not None:
             raise ChildStillEnding(life.cell.path, key)
-        if member.temporary or dynamic:
-            life.remove(member)
 
     async def _restart_child(self, name: str) -> Ref | Started | None:
+        if isinstance(self._life.spec, DynamicSupervisor):
+            self._refuse_fixed("restart_child")
         member = self._down(name)
-        error = await self._life.start_one(member)
+        error = await start_one(self._life, member)
         if error is not None:
-            if member.life is None:
-                member.down("its start failed")
+            ladder.settle(self._life, member, Afterwards.DOWN, "its start failed")
             raise self._failed(member, error)
         return self._started(member)
 
     async def _delete_child(self, name: str) -> None:
+        self._refuse_fixed("delete_child")
         self._life.remove(self._down(name))
 
     async def _replace_childspec(self, child: object) -> None:
         if not isinstance(child, (Child, SupervisorSpec)):
             raise BadSpec(f"replace_childspec takes a gr.Child(...) or supervisor spec, not {child!r}")
+        self._refuse_fixed("replace_childspec")
         check_child_of(self._life.spec, child)
         member = self._member(child.name)
         if isinstance(child, Child) is not isinstance(member.spec, Child):
             raise BadSpec(
                 f"{child.name!r} cannot turn from a supervisor into an actor or back: delete it and start it anew"
+            )
+        if isinstance(child, Child) and isinstance(member.spec, Child) and child.mailbox != member.spec.mailbox:
+            raise BadSpec(
+                f"the mailbox of {member.cell.path!r} lives on, with what is queued in it: "
+                f"give {child.name!r} the same `mailbox=`, or delete it and start it anew"
             )
         member.spec = child
 
@@ -155,7 +165,10 @@ class Administrator:
         )
 
     async def _get_childspec(self, name: str | Ref) -> Child | SupervisorSpec:
-        return self._member(self._key(name)).spec
+        member = self._member(self._key(name))
+        if isinstance(member.spec, Child) and isinstance(self._life.spec, DynamicSupervisor):
+            return member.spec.renamed(member.name, *member.more)
+        return member.spec
 
     # -------------------------------------------------------------------------------------------------- helpers
 
@@ -175,6 +188,16 @@ class Administrator:
             raise BadSpec(f"partition({key!r}): a key is an int, a str or bytes")
         return self._life.services.directory.find(f"{self._life.cell.path}/{number}")
 
+    def _refuse_fixed(self, call: str) -> None:
+        """Where all children are made from one template, there is no spec of one child to add, take away or exchange."""
+        spec = self._life.spec
+        if isinstance(spec, PartitionSupervisor):
+            raise BadSpec(f"{call} on {self._life.cell.path!r}: its partitions are fixed by its spec")
+        if isinstance(spec, DynamicSupervisor):
+            raise BadSpec(
+                f"{call} on {self._life.cell.path!r}: its children are made from one template and gone once they have ended"
+            )
+
     def _key(self, name: str | Ref) -> str:
         if not isinstance(name, Ref):
             return str(name)
@@ -191,10 +214,6 @@ class Administrator:
         return member
 
     def _down(self, name: str) -> Member:
-        if isinstance(self._life.spec, DynamicSupervisor):
-            raise BadSpec(
-                f"{self._life.cell.path!r} is dynamic: its children are started by start_child and gone once they have ended"
-            )
         member = self._member(name)
         if member.cell.state in (State.STUCK, State.ABANDONED):
             raise ChildStillEnding(self._life.cell.path, name)

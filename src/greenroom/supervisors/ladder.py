@@ -6,33 +6,28 @@ are left where they are and named: the rest of the stop goes on around them.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from greenroom.actors import Exit, Services, State
-from greenroom.supervisors.member import Member
-from greenroom.supervisors.reports import SupervisorReport, publish
+from greenroom.actors import Exit, State
+from greenroom.supervisors.member import Afterwards, Member
 from greenroom.supervisors.restarts import is_expected_stop
 
+if TYPE_CHECKING:
+    from greenroom.supervisors.supervisor import SupervisorLife
 
-async def stop(
-    members: Sequence[Member],
-    park: Callable[[], Coroutine[Any, Any, None]],
-    services: Services,
-    supervisor: str,
-    *,
-    why: str,
-    down: bool,
-) -> None:
-    """Stop these children at once (one after another: call it for each).
+
+async def stop(supervisor: SupervisorLife, members: Sequence[Member], afterwards: Afterwards, why: str) -> None:
+    """Stop these children at once (one after another: call it for each). Calls off restarts of theirs.
 
     Args:
-        park: waits until something changed below this supervisor.
-        down: they stay down (their mailboxes close); False: a restart follows.
+        why: told to whoever still waits for an answer of theirs, when they stay down.
 
-    Afterwards a member's `life` is None, or it is stuck or abandoned, with the state that says so.
+    A child that died by itself just before is taken as stopped: its end is used up here. Afterwards a member's `life` is None and
+    the member is as `afterwards` says, or it is stuck or abandoned and will be so when it has really ended.
     """
+    for member in members:
+        member.call_off()
     asked = [member for member in members if member.life is not None and not member.life.settled]
     timers = []
     for member in asked:
@@ -44,39 +39,37 @@ async def stop(
         else:
             member.life.request_stop()
             if shutdown is not None:
-                timers.append(services.timers.after(float(shutdown), member.life.cancel))
+                timers.append(supervisor.services.timers.after(float(shutdown), member.life.cancel))
     while not all(member.life is None or member.life.settled for member in asked):
-        await park()
+        await supervisor.park()
     for timer in timers:
         timer.cancel()
-    unexpected: Counter[str] = Counter()
-    reports: dict[str, tuple[Member, Exit]] = {}
+    unexpected: dict[str, list[Member]] = {}
     for member in members:
-        member.call_off()
-        life = member.life
-        if life is not None and life.exit is None:
-            continue  # stuck: it keeps its place, its state and its mailbox until it has really ended
-        if life is not None and life.exit is not None:
-            exit = life.exit
-            if not is_expected_stop(member.spec.restart, exit, brutal=member.spec.shutdown in ("kill", 0)):
-                unexpected[str(exit)] += 1
-                reports.setdefault(str(exit), (member, exit))
-            if life.lingering and not member.replaces_abandoned:
-                member.cell.state = State.ABANDONED
-                continue
-        if down:
-            member.down(why)
-        else:
-            member.expect_restart()
-    for reason, (member, exit) in reports.items():
-        publish(
-            services,
-            SupervisorReport(
-                at=services.loop.now(),
-                path=supervisor,
-                context="shutdown_error",
-                reason=reason,
-                offender=member.record(unexpected[reason]),
-                exit=exit,
-            ),
-        )
+        exit = member.life.exit if member.life is not None else None
+        if exit is not None and not _is_expected(member, exit):
+            unexpected.setdefault(str(exit), []).append(member)
+    for reason, alike in unexpected.items():
+        first = alike[0]
+        assert first.life is not None
+        supervisor.report("shutdown_error", reason, first, first.life.exit, count=len(alike))
+    for member in members:
+        settle(supervisor, member, afterwards, why)
+
+
+def settle(supervisor: SupervisorLife, member: Member, afterwards: Afterwards, why: str) -> None:
+    """Do what is to be done after a stop or a failed start; with a child that does not end, when it has ended."""
+    life = member.life
+    if life is not None and (life.exit is None or (life.lingering and not member.replaces_abandoned)):
+        member.afterwards = afterwards
+        member.cell.state = State.STUCK if life.exit is None else State.ABANDONED
+    elif afterwards is Afterwards.RESTART:
+        member.expect_restart()
+    elif afterwards is Afterwards.FORGET:
+        supervisor.remove(member)
+    else:
+        member.down(why)
+
+
+def _is_expected(member: Member, exit: Exit) -> bool:
+    return is_expected_stop(member.spec.restart, exit, brutal=member.spec.shutdown in ("kill", 0))

@@ -2,28 +2,45 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import Literal
 
 from greenroom.actors import Cell, Life, Services, State, Timer
 from greenroom.mailbox import MemoryMailbox
+from greenroom.supervisors.options import RestartType
 from greenroom.supervisors.reports import ChildInfo, ChildRecord, record
 from greenroom.supervisors.restarts import ChildView, History
-from greenroom.supervisors.specs import Child, RestartType, SupervisorSpec
+from greenroom.supervisors.specs import Child, SupervisorSpec
 from greenroom.supervisors.stray import StrayMailbox
+
+
+class Afterwards(Enum):
+    """What becomes of a child that was stopped, once nothing of it runs any more."""
+
+    DOWN = "down"
+    """It stays down until somebody starts it; its mailbox is closed."""
+    FORGET = "forget"
+    """Its spec goes, too."""
+    RESTART = "restart"
+    """A restart of its siblings has stopped it, and will start it again; messages go on queueing."""
 
 
 class Member:
     """One child of a running supervisor.
 
-    Invariant: `life` is None exactly when nothing of the child may still run, as far as the supervisor has taken note.
+    Invariants: `life` is None exactly when nothing of the child may still run, as far as the supervisor has taken note.
+    Restarting means `life` is None and either `pending` is this child's own restart, or a sibling's restart covers it.
     """
 
     __slots__ = (
+        "afterwards",
         "cell",
         "failures",
         "history",
         "info",
         "life",
+        "more",
+        "name",
         "pending",
         "restarts",
         "spec",
@@ -32,9 +49,20 @@ class Member:
         "timer",
     )
 
-    def __init__(self, spec: Child | SupervisorSpec, parent: str, services: Services) -> None:
+    def __init__(
+        self,
+        spec: Child | SupervisorSpec,
+        parent: str,
+        services: Services,
+        name: str | None = None,
+        more: tuple[object, ...] = (),
+    ) -> None:
         self.spec = spec
-        path = f"{parent}/{spec.name}" if parent else spec.name
+        self.name = name if name is not None else spec.name
+        """Its own name: dynamic children share one spec and are named by number."""
+        self.more = more
+        """A dynamic child's own arguments, after those of the spec."""
+        path = f"{parent}/{self.name}"
         if isinstance(spec, Child):
             self.cell = Cell(path, MemoryMailbox(path, spec.mailbox, services.loop, services.dead_letters), services)
         else:
@@ -43,6 +71,9 @@ class Member:
         self.started = False
         self.info: object = None
         self.started_at = 0.0
+        self.afterwards: Afterwards | None = None
+        """Set while the life that is here was stopped, or failed to start, and does not end (stuck, abandoned): nobody waits for
+        it any longer, and its end will not be an end of its own."""
         self.restarts = 0
         """Incarnations after the first."""
         self.failures = 0
@@ -50,13 +81,9 @@ class Member:
         self.history: History = ()
         """Moments of restarts, for the child's own intensity."""
         self.pending: object = None
-        """Identity of the restart that is queued or delayed; None when there is none, or it was called off."""
+        """Identity of the restart that is queued, delayed or held; None when there is none, or it was called off."""
         self.timer: Timer | None = None
         services.directory.add(self.cell)
-
-    @property
-    def name(self) -> str:
-        return self.spec.name
 
     @property
     def kind(self) -> Literal["worker", "supervisor"]:
@@ -75,6 +102,11 @@ class Member:
     def restarting(self) -> bool:
         return self.cell.state is State.RESTARTING
 
+    @property
+    def runs(self) -> bool:
+        """Something of it runs."""
+        return self.life is not None and self.life.exit is None
+
     def prepare(self) -> None:
         """Make the address ready for a new incarnation."""
         assert self.life is None, "an incarnation is started only when nothing of the last one runs"
@@ -89,16 +121,20 @@ class Member:
     def down(self, why: str) -> None:
         """Nothing runs and nothing is about to: the address refuses messages until it is started again."""
         self.life = None
+        self.afterwards = None
         self.call_off()
         self.cell.state = State.DOWN
         self.cell.life = None
         self.cell.mailbox.close(why)
 
     def expect_restart(self) -> None:
-        """Between incarnations: messages go on queueing."""
+        """Between incarnations: messages queue."""
         self.life = None
+        self.afterwards = None
         self.cell.life = None
         self.cell.state = State.RESTARTING
+        if self.cell.mailbox.closed:
+            self.cell.mailbox.reopen()
 
     def call_off(self) -> None:
         """No queued or delayed restart of this child is valid any more."""
@@ -117,7 +153,7 @@ class Member:
         )
 
     def record(self, count: int = 1) -> ChildRecord:
-        return record(self.spec, self.cell.path, self.cell.incarnation, count)
+        return record(self.spec, self.name, self.cell.path, self.cell.incarnation, count)
 
     def describe(self) -> ChildInfo:
         return ChildInfo(

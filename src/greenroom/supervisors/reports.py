@@ -11,7 +11,8 @@ from typing import Any, Literal
 from attrs import frozen
 
 from greenroom.actors import Event, Exit, Ref, Services, State
-from greenroom.supervisors.specs import Child, Restart, Shutdown, SupervisorSpec
+from greenroom.supervisors.options import Restart, Shutdown
+from greenroom.supervisors.specs import Child, SupervisorSpec
 
 logger = logging.getLogger("greenroom.supervisor")
 
@@ -97,13 +98,13 @@ class ChildCounts:
     workers: int
 
 
-def record(spec: Child | SupervisorSpec, path: str, incarnation: int, count: int = 1) -> ChildRecord:
+def record(spec: Child | SupervisorSpec, name: str, path: str, incarnation: int, count: int = 1) -> ChildRecord:
     """Describe a child for a report."""
     factory: Any = spec.factory if isinstance(spec, Child) else type(spec)
     while hasattr(factory, "func"):
         factory = factory.func
     return ChildRecord(
-        name=spec.name,
+        name=name,
         path=path,
         incarnation=incarnation,
         factory=f"{getattr(factory, '__module__', '?')}:{getattr(factory, '__qualname__', type(factory).__qualname__)}",

@@ -12,7 +12,8 @@ from enum import Enum
 from attrs import frozen
 
 from greenroom.actors import Exit, Stop
-from greenroom.supervisors.specs import AutoShutdownType, Backoff, RestartType, StrategyType
+from greenroom.errors import RestartLimitExceeded
+from greenroom.supervisors.options import AutoShutdownType, Backoff, RestartType, StrategyType
 
 History = tuple[float, ...]
 """Moments of past restarts, oldest first."""
@@ -168,8 +169,12 @@ def decide(
 
 
 def is_fault_reported(restart: RestartType, exit: Exit) -> bool:
-    """Is a child's own end worth an error report (OTP: child_terminated)? A permanent child's always is, even a normal one."""
-    return restart is RestartType.PERMANENT or not exit.clean
+    """Is a child's own end worth an error report (OTP: child_terminated)? A permanent child's always is, even a normal one.
+
+    Beyond OTP: so is the end of a supervisor that gave up, though it counts as clean; one that is transient stays down, and
+    people do not expect that in silence.
+    """
+    return restart is RestartType.PERMANENT or not exit.clean or isinstance(exit.cause, RestartLimitExceeded)
 
 
 def is_expected_stop(restart: RestartType, exit: Exit, *, brutal: bool) -> bool:
@@ -192,11 +197,10 @@ def delay(backoff: Backoff, failures: int, random: float) -> float:
     Args:
         random: from 0 (inclusive) to 1; places the delay within the jitter, which only shortens: the maximum holds.
     """
-    grown = backoff.initial
-    for _ in range(failures):
-        if grown >= backoff.maximum:
-            break
-        grown *= backoff.factor
+    try:
+        grown = backoff.initial * backoff.factor**failures
+    except OverflowError:
+        grown = backoff.maximum
     return min(grown, backoff.maximum) * (1 - backoff.jitter * random)
 
 

@@ -6,108 +6,31 @@ Defaults and meanings are OTP's (`supervisor`: child_spec(), sup_flags()); durat
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import StrEnum
 from typing import Any, Literal, TypeAlias, TypeVarTuple, Unpack
 
-from attrs import frozen
 from pykka import ThreadingActor
 
 from greenroom.actors import Actor, Isolation, check_isolation
 from greenroom.errors import BadSpec
-from greenroom.mailbox import Mailbox, is_seconds, is_whole
+from greenroom.mailbox import Mailbox, is_whole
+from greenroom.supervisors.options import (
+    AutoShutdown,
+    AutoShutdownType,
+    Backoff,
+    Restart,
+    RestartType,
+    Shutdown,
+    Strategy,
+    StrategyType,
+    check_intensity,
+    check_limit,
+    check_name,
+    check_seconds,
+    check_shutdown,
+    choice,
+)
 
 Ts = TypeVarTuple("Ts")
-
-Restart: TypeAlias = Literal["permanent", "transient", "temporary"]
-Strategy: TypeAlias = Literal["one_for_one", "one_for_all", "rest_for_one"]
-Shutdown: TypeAlias = float | Literal["kill"] | None
-AutoShutdown: TypeAlias = Literal["never", "any_significant", "all_significant"]
-
-
-class RestartType(StrEnum):
-    PERMANENT = "permanent"
-    """Always restarted."""
-    TRANSIENT = "transient"
-    """Restarted after a fault only."""
-    TEMPORARY = "temporary"
-    """Never restarted; its spec goes with it."""
-
-
-class StrategyType(StrEnum):
-    ONE_FOR_ONE = "one_for_one"
-    ONE_FOR_ALL = "one_for_all"
-    REST_FOR_ONE = "rest_for_one"
-
-
-class AutoShutdownType(StrEnum):
-    NEVER = "never"
-    ANY_SIGNIFICANT = "any_significant"
-    ALL_SIGNIFICANT = "all_significant"
-
-
-def _choice(kind: type[StrEnum], value: Any, where: str) -> Any:
-    try:
-        return kind(value)
-    except ValueError:
-        options = ", ".join(repr(member.value) for member in kind)
-        raise BadSpec(f"{where}={value!r}: choose one of {options}") from None
-
-
-def _seconds(value: Any, where: str, *, zero: bool = False) -> float:
-    if not is_seconds(value, zero=zero):
-        raise BadSpec(f"{where}={value!r}: a number of seconds, {'0 or more' if zero else 'above 0'}")
-    return float(value)
-
-
-def check_name(name: object, kind: str) -> str:
-    """A name is a step of a path: a non-empty str without `/` or control characters, at most 200 characters."""
-    if not isinstance(name, str) or not name.strip() or "/" in name or not name.isprintable() or len(name) > 200:
-        raise BadSpec(
-            f"{kind} name {name!r}: a name is 1 to 200 printable characters, not blank, without '/' (it is a step of a path)"
-        )
-    return name
-
-
-@frozen
-class Backoff:
-    """A growing delay before each restart in a row. A delayed child counts as restarting; stopping it cancels the delay.
-
-    Args:
-        initial: seconds before the first restart.
-        maximum: the most it grows to. factor: by which it grows each time (>= 1).
-        jitter: the share (0 to 1) of a delay that is random, so that many do not return at once.
-        reset_after: healthy seconds after which it starts again at `initial`; None: `initial` seconds.
-    Source of the reset rule: Akka, BackoffSupervisor.
-    """
-
-    initial: float
-    maximum: float = 60.0
-    factor: float = 2.0
-    jitter: float = 0.2
-    reset_after: float | None = None
-
-    def __attrs_post_init__(self) -> None:
-        _seconds(self.initial, "Backoff(initial)")
-        if _seconds(self.maximum, "Backoff(maximum)") < self.initial:
-            raise BadSpec(
-                f"Backoff(initial={self.initial!r}, maximum={self.maximum!r}): the maximum is below the initial delay"
-            )
-        if not self.factor >= 1:
-            raise BadSpec(f"Backoff(factor={self.factor!r}): a delay grows by a factor of 1 or more")
-        if not 0 <= self.jitter <= 1:
-            raise BadSpec(f"Backoff(jitter={self.jitter!r}): a share between 0 and 1")
-        if self.reset_after is not None:
-            _seconds(self.reset_after, "Backoff(reset_after)", zero=True)
-
-
-def _check_shutdown(value: Any, where: str) -> Shutdown:
-    if value is None:
-        return None
-    if value == "kill":
-        return "kill"
-    if isinstance(value, str):
-        raise BadSpec(f"{where}={value!r}: seconds (0 or more), 'kill', or None to wait without limit")
-    return _seconds(value, where, zero=True)
 
 
 class _Placed:
@@ -126,8 +49,8 @@ class _Placed:
     ) -> None:
         self.name = check_name(name, kind)
         where = f"{kind} {name!r}: "
-        self.restart = _choice(RestartType, restart, where + "restart")
-        self.shutdown = _check_shutdown(shutdown, where + "shutdown")
+        self.restart = choice(RestartType, restart, where + "restart")
+        self.shutdown = check_shutdown(shutdown, where + "shutdown")
         self.significant = bool(significant)
         if backoff is not None and not isinstance(backoff, Backoff):
             raise BadSpec(f"{where}backoff={backoff!r}: give a gr.Backoff(...), or None for no delay")
@@ -186,9 +109,9 @@ class Child(_Placed):
                 f"{where}factory={factory!r} cannot be called: give an Actor class, or a function that makes one"
             )
         if start_timeout is not None:
-            start_timeout = _seconds(start_timeout, where + "start_timeout")
+            start_timeout = check_seconds(start_timeout, where + "start_timeout")
         if intensity is not None:
-            intensity = _limit(intensity, where)
+            intensity = check_limit(intensity, where)
         if mailbox is not None and not isinstance(mailbox, Mailbox):
             raise BadSpec(f"{where}mailbox={mailbox!r}: give a gr.Mailbox(capacity=..., overflow=...)")
         self.factory: Callable[..., Any] = factory
@@ -216,19 +139,6 @@ class Child(_Placed):
         return copy
 
 
-def _limit(limit: object, where: str) -> tuple[int, float]:
-    if not (isinstance(limit, tuple) and len(limit) == 2):
-        raise BadSpec(f"{where}intensity={limit!r}: a pair (restarts, period in seconds)")
-    return check_intensity(limit[0], where), _seconds(limit[1], where + "intensity period")
-
-
-def check_intensity(value: Any, where: str) -> int:
-    """How many restarts: a whole number, 0 or more."""
-    if not is_whole(value, least=0):
-        raise BadSpec(f"{where}intensity={value!r}: a whole number of restarts, 0 or more")
-    return int(value)
-
-
 class Parallel:
     """Children that may start at once: their supervisor waits for all of them before it goes on. Stops stay one by one.
 
@@ -254,7 +164,7 @@ class SupervisorSpec(_Placed):
     def _govern(self, intensity: int, period: float) -> None:
         where = f"supervisor {self.name!r}: "
         self.intensity = check_intensity(intensity, where)
-        self.period = _seconds(period, where + "period")
+        self.period = check_seconds(period, where + "period")
 
     def groups(self) -> tuple[tuple[Child | SupervisorSpec, ...], ...]:
         """The children to start, in order; those of one group may start at once."""
@@ -288,8 +198,8 @@ class Supervisor(SupervisorSpec):
     ) -> None:
         self._place(name, restart, shutdown, significant, backoff, "supervisor")
         self._govern(intensity, period)
-        self.strategy = _choice(StrategyType, strategy, f"supervisor {name!r}: strategy")
-        self.auto_shutdown = _choice(AutoShutdownType, auto_shutdown, f"supervisor {name!r}: auto_shutdown")
+        self.strategy = choice(StrategyType, strategy, f"supervisor {name!r}: strategy")
+        self.auto_shutdown = choice(AutoShutdownType, auto_shutdown, f"supervisor {name!r}: auto_shutdown")
         self._groups = tuple(_group(name, child) for child in children)
         seen: set[str] = set()
         for group in self._groups:

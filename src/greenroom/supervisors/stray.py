@@ -16,6 +16,10 @@ class StrayMailbox(MemoryMailbox):
 
     def __init__(self, path: str, loop: EventLoop, dead_letters: DeadLetters) -> None:
         super().__init__(path, Mailbox(), loop, dead_letters)
+        self.limit = -1
+
+    def _update_limit(self) -> None:
+        """Never any room: everything goes through `put_nowait`."""
 
     def put_nowait(self, envelope: Envelope) -> None:
         self._loop.check_thread()

@@ -49,6 +49,8 @@ class JumpingSelector(selectors.BaseSelector):
         timeline.idle()
         if events := self._inner.select(0):
             return events
+        if loop.wake_those_waiting_for_idleness():
+            return []
         if timeline.held or loop.threads_at_work():
             return self._inner.select(None)
         when = loop.next_timer()
@@ -93,6 +95,8 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         self.virtual_clock = timeline.owner
         self._timeline = timeline
         self._executor_calls = 0
+        self._waiting_for_idleness: list[asyncio.Future[None]] = []
+        timeline.wait_idle = self.wait_idle
         selector = JumpingSelector(timeline)
         super().__init__(selector)
         self.widen_resolution()
@@ -108,6 +112,18 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
     def widen_resolution(self) -> None:
         self._clock_resolution = math.ulp(self._timeline.now)
+
+    async def wait_idle(self) -> None:
+        waiter = self.create_future()
+        self._waiting_for_idleness.append(waiter)
+        await waiter
+
+    def wake_those_waiting_for_idleness(self) -> bool:
+        waiters = [waiter for waiter in self._waiting_for_idleness if not waiter.done()]
+        self._waiting_for_idleness.clear()
+        for waiter in waiters:
+            waiter.set_result(None)
+        return bool(waiters)
 
     def threads_at_work(self) -> bool:
         """Whether a worker thread is busy whose result a task waits for (executors, and anyio's default limiter)."""

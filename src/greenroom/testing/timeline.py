@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from greenroom.errors import Failure, Misuse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
     from types import TracebackType
 
 FREE_TURNS: Final = 10_000
@@ -92,6 +92,7 @@ class Timeline:
         self.now = 0.0
         self.deadlock: Deadlock | None = None
         self.cancel_run: Callable[[], object] | None = None
+        self.wait_idle: Callable[[], Awaitable[None]] | None = None
         self._holds = 0
         self._turns = 0
         self._thread: int | None = None

@@ -19,7 +19,7 @@ import time
 from typing import TYPE_CHECKING, Final, NoReturn
 
 import trio
-from trio.testing import active_thread_count
+from trio.testing import active_thread_count, wait_all_tasks_blocked
 
 from greenroom.testing.blocked import describe, trio_tasks
 from greenroom.testing.timeline import Deadlock
@@ -78,6 +78,7 @@ class JumpingClock(trio.abc.Clock, trio.abc.Instrument):
 
     def start_clock(self) -> None:
         self._timeline.begin()
+        self._timeline.wait_idle = wait_all_tasks_blocked
         self._token = trio.lowlevel.current_trio_token()
         trio.lowlevel.add_instrument(self)
 
@@ -128,15 +129,18 @@ class JumpingClock(trio.abc.Clock, trio.abc.Instrument):
             self._listening_since = time.perf_counter()
 
     def after_io_wait(self, timeout: float) -> None:
-        statistics = trio.lowlevel.current_statistics()
         if self._asked is None:
-            self._timeline.turn(lambda: self._timeline.now + statistics.seconds_to_next_deadline)
+            self._timeline.turn(self._next_deadline)
         elif self._probing:
+            statistics = trio.lowlevel.current_statistics()
             if statistics.tasks_runnable == 1 and statistics.run_sync_soon_queue_size == 1:
                 self._timeline.jump(self._deadline)
-        elif self._listening_since is not None and statistics.tasks_runnable == 0:
+        elif self._listening_since is not None and trio.lowlevel.current_statistics().tasks_runnable == 0:
             # Sleeps are rounded to the milliseconds of the system call, down as well.
             self._silent = time.perf_counter() - self._listening_since >= timeout - 0.002
         self._asked = None
         self._probing = False
         self._listening_since = None
+
+    def _next_deadline(self) -> float:
+        return self._timeline.now + trio.lowlevel.current_statistics().seconds_to_next_deadline

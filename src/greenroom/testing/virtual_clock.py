@@ -68,6 +68,19 @@ class VirtualClock:
         """
         return Hold(self._timeline)
 
+    async def wait_idle(self) -> None:
+        """Wait until every other event-loop task waits. No time passes, and a hold does not matter.
+
+        For tests that start something and want to see how far it gets. (`anyio.wait_all_tasks_blocked` does it on
+        asyncio by sleeping: time moves, or under a hold it never returns.)
+
+        Raises:
+            Misuse: outside of a run under this clock.
+        """
+        if self._timeline.wait_idle is None:
+            raise Misuse("wait_idle() works inside a run under this clock; start one with run()")
+        await self._timeline.wait_idle()
+
     def run(self, async_fn: Callable[[Unpack[Ts]], Awaitable[T]], *args: Unpack[Ts], backend: Backend = "asyncio") -> T:
         """Run `async_fn(*args)` in a new event loop under this clock, and return what it returns.
 

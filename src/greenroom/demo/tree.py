@@ -1,0 +1,100 @@
+"""The desk as a tree: who is there, in which order, and what a crash of each costs."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import greenroom as gr
+from greenroom.demo.chaos import STRIKES, Chaos
+from greenroom.demo.desk_actor import Way
+from greenroom.demo.index import Index
+from greenroom.demo.intake import Intake
+from greenroom.demo.reader import READER_MAILBOX, IsolatedReader, Reader
+from greenroom.demo.reporter import Outcome, Reporter
+from greenroom.demo.text import encode_path
+
+READERS: Final = 4
+"""Readers of the pool, unless another number is asked for."""
+
+TIME_LIMIT: Final = 20.0
+"""Seconds that one file may keep the isolated reader, unless another number is asked for."""
+
+BACKOFF: Final = gr.Backoff(0.05, maximum=1.0)
+"""Between restarts of readers. Even one that crashes at every file comes back less than 25 times a second."""
+
+PATIENCE: Final = 5.0
+"""Seconds over which restarts are counted."""
+
+
+def pool_of(folder: str, readers: int, make: Callable[[str], Reader] = Reader) -> list[gr.Child]:
+    """The readers of the pool, "reader-1" and so on. `folder` is an absolute path; `make` takes its transport form."""
+    where = encode_path(folder)
+    return [gr.Child(f"reader-{n + 1}", make, where, mailbox=READER_MAILBOX) for n in range(readers)]
+
+
+def isolated_reader(
+    folder: str, limit: float = TIME_LIMIT, make: Callable[[str, float], IsolatedReader] = IsolatedReader
+) -> gr.Child:
+    """The reader with a process of its own. `limit`: seconds (above 0) that one file may take."""
+    return gr.Child(
+        "isolated", make, encode_path(folder), limit, isolation="process", mailbox=READER_MAILBOX, start_timeout=30.0
+    )
+
+
+def desk(
+    folder: str | os.PathLike[str],
+    *,
+    out: str | os.PathLike[str] | None = None,
+    readers: Sequence[gr.Child] | None = None,
+    chaos: int | None = None,
+    written: Callable[[Outcome], object] = lambda outcome: None,
+) -> gr.Supervisor:
+    """Make the tree that reviews a folder once, writes its report, and then ends in good order.
+
+    `rest_for_one`: each child builds on those before it. When the index crashes, what it knew is gone, so the intake starts
+    anew and brings it again; when the intake crashes, the index still knows, and only what is missing is read; the crash of
+    a reader concerns nobody else. The readers may restart as often as their backoff allows, so that no number of bad files
+    takes the service down; the others have no business crashing, and ten times in a row is enough.
+
+    Args:
+        folder: the folder to review.
+        out: where the report goes, if not to the folder's `.greenroom`.
+        readers: any number of `Reader`s, one of them named "isolated"; None: a pool of `READERS` and one with a process of
+            its own.
+        chaos: the seed of its plan; None: no chaos.
+        written: called with the outcome when the report is written, or could not be.
+    """
+    root = os.path.realpath(folder)
+    target = None if out is None else os.path.realpath(out)
+    staff = [*pool_of(root, READERS), isolated_reader(root)] if readers is None else list(readers)
+    children: list[gr.Child | gr.Supervisor] = [
+        gr.Supervisor(
+            "readers", gr.Parallel(*staff), intensity=100 * len(staff), period=PATIENCE, backoff=BACKOFF
+        ),
+        gr.Child("index", Index),
+        gr.Child(
+            "reporter", Reporter, root, target, written, time.monotonic(), restart="transient", significant=True
+        ),
+        gr.Child("intake", Intake, root, target),
+    ]
+    if chaos is not None:
+        # Before everybody, so that nobody's crash makes it begin again; temporary, since its own would.
+        children.insert(0, gr.Child("chaos", Chaos, chaos, victims(staff), restart="temporary"))
+    return gr.Supervisor(
+        "desk",
+        *children,
+        strategy="rest_for_one",
+        auto_shutdown="any_significant",
+        intensity=10 if chaos is None else 10 + STRIKES,
+        period=PATIENCE,
+    )
+
+
+def victims(readers: Sequence[gr.Child]) -> dict[str, tuple[Way, ...]]:
+    """Whom chaos may strike, and how: all of the desk but itself."""
+    crash = (Way.AT_ONCE, Way.IN_WORK)
+    ways = {f"readers/{child.name}": (*crash, Way.KILL) if child.isolation == "process" else crash for child in readers}
+    return {**ways, "index": crash, "reporter": crash, "intake": (Way.AT_ONCE,)}

@@ -1,0 +1,89 @@
+"""Starting children: the handshake with their lives. A start ends when each has started, failed, or run out of its time.
+
+The handshake is ours (a life says `started` to its supervisor, or ends before), so that a start can be timed, and a supervisor that
+is asked to stop meanwhile stops a half-started child by the same ladder as any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from greenroom.actors import Exit, Life, Timer
+from greenroom.errors import StartFailed, StartTimeout
+from greenroom.supervisors import ladder
+from greenroom.supervisors.member import Afterwards, Member
+from greenroom.supervisors.reports import is_wanted
+from greenroom.supervisors.specs import DynamicSupervisor
+
+if TYPE_CHECKING:
+    from greenroom.supervisors.supervisor import SupervisorLife
+
+
+async def start(supervisor: SupervisorLife, members: Sequence[Member]) -> dict[Member, BaseException]:
+    """Start children at once; returns the failures by child.
+
+    Returns early when the supervisor is to stop; what is half-started then is left to its stop. A child that raised `Ignore` is
+    down (a temporary or dynamic one is gone), which is no failure. What becomes of a child that failed is the caller's to say, by
+    `ladder.settle`: it may even still run, when its start did not end in time and swallows its cancellation.
+    """
+    lives = {member: supervisor.begin(member) for member in members}
+    late: set[Member] = set()
+    timers = [
+        timer for member, life in lives.items() if (timer := _limit_time(supervisor, member, life, late)) is not None
+    ]
+
+    def done(member: Member, life: Life) -> bool:
+        # One that was late and claims to have started all the same (it swallowed the cancellation) is on its way out.
+        return life.settled or (member.started and member not in late)
+
+    while not supervisor.stopping and not all(done(member, life) for member, life in lives.items()):
+        await supervisor.park()
+    for timer in timers:
+        timer.cancel()
+    failures: dict[Member, BaseException] = {}
+    for member, life in lives.items():
+        if not done(member, life):
+            continue
+        if member.started and member not in late:
+            if is_wanted(supervisor.services, "progress") and not isinstance(supervisor.spec, DynamicSupervisor):
+                supervisor.report("progress", "started", member)
+            continue
+        member.started = False
+        error = _failure(supervisor, member, life, late)
+        if error is not None:
+            member.cell.last_error = f"{type(error).__qualname__}: {error}"
+            failures[member] = error
+            continue
+        gone = member.temporary or isinstance(supervisor.spec, DynamicSupervisor)
+        nothing_to_do = "it had nothing to do (it raised Ignore at its start)"
+        ladder.settle(supervisor, member, Afterwards.FORGET if gone else Afterwards.DOWN, nothing_to_do)
+    return failures
+
+
+async def start_one(supervisor: SupervisorLife, member: Member) -> BaseException | None:
+    """Start one child; what it failed with, if it did."""
+    return (await start(supervisor, (member,))).get(member)
+
+
+def _limit_time(supervisor: SupervisorLife, member: Member, life: Life, late: set[Member]) -> Timer | None:
+    """Cancel a start that takes longer than its `start_timeout`."""
+
+    def expire() -> None:
+        if not member.started and life.exit is None:
+            late.add(member)
+            life.cancel()
+
+    seconds = member.spec.start_timeout
+    return None if seconds is None else supervisor.services.timers.after(seconds, expire)
+
+
+def _failure(supervisor: SupervisorLife, member: Member, life: Life, late: set[Member]) -> BaseException | None:
+    """Why a life did not start; None when it raised `Ignore`."""
+    verdict = supervisor.take_verdict(life)
+    if member in late:
+        return StartTimeout(member.cell.path, member.spec.start_timeout or 0.0)
+    if verdict is not None and verdict.ignored:
+        return None
+    exit = life.exit or Exit("killed")
+    return exit.cause or StartFailed(member.cell.path, f"it ended ({exit.kind}) before it had started")
