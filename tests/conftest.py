@@ -66,12 +66,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(skip)
 
 
-def pytest_collection_finish() -> None:
-    # What has been loaded by now stays: looking for strays after each test then costs only what that test made.
-    gc.collect()
-    gc.freeze()
-
-
 # ----------------------------------------------------------------------------------------------- real-time limit
 
 
@@ -170,7 +164,9 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
             raise pytest.UsageError("each example of a property has its own clock: read `anyio.current_time()` instead")
 
         def one_example(**arguments: Any) -> None:
-            run_on(backend, None if real_time else VirtualClock(), limit, functools.partial(test, **arguments))
+            # Looking through everything that was ever loaded would take longer than the example.
+            virtual = None if real_time else VirtualClock()
+            run_on(backend, virtual, limit, functools.partial(test, **arguments), oldest_generation=1)
 
         one_example.coroutine_test = test  # type: ignore[attr-defined]  # for the same test on the other backend
         pyfuncitem.obj.hypothesis.inner_test = one_example
@@ -179,11 +175,21 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
     given = pyfuncitem.funcargs.get("clock")
     virtual = given if isinstance(given, VirtualClock) else None if real_time else VirtualClock()
-    run_on(backend, virtual, limit, functools.partial(test, **arguments))
+    gc.freeze()  # what exists by now is not looked through for what the test leaves behind
+    try:
+        run_on(backend, virtual, limit, functools.partial(test, **arguments))
+    finally:
+        gc.unfreeze()
     return True
 
 
-def run_on(backend: Backend, clock: VirtualClock | None, limit: Limit, test: Callable[[], Awaitable[object]]) -> None:
+def run_on(
+    backend: Backend,
+    clock: VirtualClock | None,
+    limit: Limit,
+    test: Callable[[], Awaitable[object]],
+    oldest_generation: int = 2,
+) -> None:
     """Run one coroutine test; without a clock, on the real one. It fails if it leaves anything behind in asyncio."""
     strays: list[str] = []
 
@@ -204,7 +210,7 @@ def run_on(backend: Backend, clock: VirtualClock | None, limit: Limit, test: Cal
     finally:
         limit.trio_token = None
     if backend == "asyncio":
-        gc.collect()  # asyncio tells of lost tasks and unread exceptions when they are collected
+        gc.collect(oldest_generation)  # asyncio tells of lost tasks and unread exceptions when they are collected
     if strays:
         pytest.fail("the test has left something behind in asyncio:\n" + "\n".join(strays))
 

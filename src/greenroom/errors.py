@@ -144,10 +144,13 @@ class UnhandledMessage(Refused):
 class NotAMessage(Misuse, TypeError):
     """Something that is not a `Message` was sent."""
 
-    def __init__(self, value_type: str) -> None:
+    def __init__(self, value_type: str, *, is_class: bool = False) -> None:
         self.value_type = value_type
+        name = value_type.rpartition("<locals>.")[2]
         super().__init__(
-            f"a {value_type} is not a message: declare `@attrs.frozen class {value_type.rpartition('.')[2]}(gr.Message[Reply]): ...`"
+            f"the class {name} is not a message itself: send an instance, `{name}(...)`"
+            if is_class
+            else f"a {name} is not a message: declare `@attrs.frozen class {name.rpartition('.')[2]}(gr.Message[Reply]): ...`"
         )
 
 
@@ -226,13 +229,13 @@ class ChildStillEnding(ChildRefused):
 class ChildNotFound(ChildRefused):
     """No child of that name. OTP `supervisor`, not_found."""
 
-    _reason = "does not exist"
+    _reason = "does not exist: `which_children` lists those that do"
 
 
 class TooManyChildren(ChildRefused):
     """A `DynamicSupervisor` has as many children as it may (`max_children`); those that are restarting count."""
 
-    _reason = "was not started: the supervisor has its `max_children` already"
+    _reason = "was not started: the supervisor has its `max_children` already; `terminate_child` one first, or allow more"
 
 
 class StartFailed(Failure):

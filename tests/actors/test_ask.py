@@ -308,7 +308,7 @@ async def test_p21_asking_an_ended_actor_in_a_loop_lets_others_run(timeout: floa
             with pytest.raises(gr.ActorStopped):
                 await ref.ask(Note("x"), timeout=timeout)
 
-        assert await _spin(ask) <= 100
+        assert await _spin(ask) <= 200
 
 
 @pytest.mark.parametrize("capacity", [None, 10])
@@ -316,7 +316,7 @@ async def test_p21_sending_in_a_loop_lets_others_run(capacity: int | None) -> No
     mailbox = gr.Mailbox(capacity=capacity, overflow="drop_oldest")
     async with tree(gr.Child("a", Puppet, mailbox=mailbox)) as runtime:
         ref = runtime.ref("app/a")
-        assert await _spin(lambda: ref.send(Note("x"))) <= 100
+        assert await _spin(lambda: ref.send(Note("x"))) <= 200
 
 
 # --------------------------------------------------------------------------------------------------------- timeouts

@@ -5,16 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-import pickle
-import socket
-import sys
-import threading
 import time
 from typing import TYPE_CHECKING
 
 import anyio
-import anyio.from_thread
-import anyio.to_thread
+import anyio.lowlevel
 import pytest
 import trio
 import trio.testing
@@ -22,30 +17,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from greenroom.errors import Misuse
-from greenroom.testing import Deadlock, VirtualClock
+from greenroom.testing import VirtualClock
 from greenroom.testing.timeline import FREE_TURNS, TURN, has_spun_through
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from greenroom.testing.virtual_clock import Backend
 
 YEAR = 365 * 24 * 3600.0
-IMPATIENT = 0.05
-
-
-def in_loop_soon() -> Callable[[Callable[[], object]], None]:
-    """How another thread posts a call to the loop that this is called in."""
-    try:
-        token = trio.lowlevel.current_trio_token()
-    except RuntimeError:
-        loop = asyncio.get_running_loop()
-        return lambda call: void(loop.call_soon_threadsafe(call))
-    return token.run_sync_soon
-
-
-def void(_: object) -> None:
-    """For a callable whose result is of no interest."""
 
 
 async def swallow_cancellation_until(end: anyio.Event) -> None:
@@ -54,7 +32,7 @@ async def swallow_cancellation_until(end: anyio.Event) -> None:
             await end.wait()
 
 
-# ---------------------------------------------------------------------------------------------------- time jumps
+# ---------------------------------------------------------------------------------------------------------- time jumps
 
 
 def test_time_starts_at_zero_for_the_clock_and_the_loop_alike(backend: Backend) -> None:
@@ -190,167 +168,7 @@ def test_backend_options_give_anyio_run_the_same_clock(backend: Backend) -> None
     assert clock.now() == 40.0
 
 
-# --------------------------------------------------------------------------------------------------- real work
-
-
-def test_a_worker_thread_that_a_task_waits_for_keeps_time_from_jumping(backend: Backend) -> None:
-    clock = VirtualClock()
-    go = threading.Event()
-
-    async def main() -> float:
-        async with anyio.create_task_group() as group:
-            group.start_soon(anyio.sleep, 3600)
-            release = threading.Timer(0.05, go.set)
-            release.start()
-            await anyio.to_thread.run_sync(go.wait)
-            seen = clock.now()
-            group.cancel_scope.cancel()
-        release.join()
-        return seen
-
-    assert clock.run(main, backend=backend) == 0.0
-
-
-def test_time_jumps_again_when_the_thread_has_been_abandoned(backend: Backend) -> None:
-    clock = VirtualClock()
-    go = threading.Event()
-
-    async def main() -> None:
-        async with anyio.create_task_group() as group:
-            group.start_soon(lambda: anyio.to_thread.run_sync(go.wait, abandon_on_cancel=True))
-            await clock.wait_idle()
-            group.cancel_scope.cancel()
-        await anyio.sleep(10)
-        go.set()
-
-    clock.run(main, backend=backend)
-    assert clock.now() == 10.0
-
-
-def test_a_call_in_an_asyncio_executor_keeps_time_from_jumping() -> None:
-    clock = VirtualClock()
-    go = threading.Event()
-
-    async def main() -> float:
-        loop = asyncio.get_running_loop()
-        loop.call_later(3600, void, None)
-        release = threading.Timer(0.05, go.set)
-        release.start()
-        await loop.run_in_executor(None, go.wait)
-        release.join()
-        return clock.now()
-
-    assert clock.run(main) == 0.0
-
-
-def test_time_stands_still_under_a_hold_and_a_thread_of_ones_own_can_wake_the_loop(backend: Backend) -> None:
-    clock = VirtualClock()
-
-    async def main() -> float:
-        async with anyio.create_task_group() as group:
-            group.start_soon(anyio.sleep, 3600)
-            done, post = anyio.Event(), in_loop_soon()
-            worker = threading.Timer(0.05, lambda: post(done.set))
-            with clock.hold():
-                worker.start()
-                await done.wait()
-                seen = clock.now()
-            worker.join()
-            group.cancel_scope.cancel()
-        return seen
-
-    assert clock.run(main, backend=backend) == 0.0
-
-
-def test_a_child_process_can_be_awaited_under_a_hold(backend: Backend) -> None:
-    clock = VirtualClock()
-
-    async def main() -> tuple[int, float]:
-        with clock.hold(), anyio.fail_after(0.001):
-            child = await anyio.run_process([sys.executable, "-c", "print('hello')"])
-        return child.returncode, clock.now()
-
-    assert clock.run(main, backend=backend) == (0, 0.0)
-
-
-def test_holds_are_counted_and_time_moves_only_after_the_last(backend: Backend) -> None:
-    clock = VirtualClock()
-    seen: list[float] = []
-
-    async def main() -> None:
-        async with anyio.create_task_group() as group:
-            group.start_soon(anyio.sleep, 3600)
-            done, post = anyio.Event(), in_loop_soon()
-            worker = threading.Timer(0.05, lambda: post(done.set))
-            hold = clock.hold()
-            with hold:
-                with hold, clock.hold():
-                    worker.start()
-                await done.wait()
-                seen.append(clock.now())
-            worker.join()
-        seen.append(clock.now())
-
-    clock.run(main, backend=backend)
-    assert seen == [0.0, 3600.0]
-
-
-def test_a_hold_taken_in_another_thread_is_refused(backend: Backend) -> None:
-    clock = VirtualClock()
-
-    def elsewhere() -> None:
-        with clock.hold():
-            pass
-
-    async def main() -> None:
-        await anyio.to_thread.run_sync(elsewhere)
-
-    with pytest.raises(Misuse, match="event loop's thread"):
-        clock.run(main, backend=backend)
-
-
-def test_the_runtime_finds_the_clock_from_inside_the_loop(backend: Backend) -> None:
-    clock = VirtualClock()
-
-    async def main() -> object:
-        if backend == "trio":
-            return getattr(trio.lowlevel.current_clock(), "virtual_clock", None)
-        return getattr(asyncio.get_running_loop(), "virtual_clock", None)
-
-    assert clock.run(main, backend=backend) is clock
-
-
-def test_bytes_that_are_ready_are_served_before_time_jumps(backend: Backend) -> None:
-    clock = VirtualClock()
-    near, far = socket.socketpair()
-
-    async def main() -> float:
-        async with anyio.create_task_group() as group:
-            group.start_soon(anyio.sleep, 3600)
-            near.send(b"x")
-            await anyio.wait_readable(far)
-            seen = clock.now()
-            group.cancel_scope.cancel()
-        return seen
-
-    with near, far:
-        assert clock.run(main, backend=backend) == 0.0
-
-
-def test_a_descriptor_that_is_waited_for_does_not_stop_time(backend: Backend) -> None:
-    clock = VirtualClock()
-    near, far = socket.socketpair()
-
-    async def main() -> float:
-        with anyio.move_on_after(60):
-            await anyio.wait_readable(far)
-        return clock.now()
-
-    with near, far:
-        assert clock.run(main, backend=backend) == 60.0
-
-
-# ---------------------------------------------------------------------------------------------------------- idle
+# ---------------------------------------------------------------------------------------------------------------- idle
 
 
 def test_waiting_for_idleness_lets_the_others_run_until_they_wait_and_moves_no_time(backend: Backend) -> None:
@@ -407,7 +225,7 @@ def test_waiting_for_idleness_outside_a_run_is_refused() -> None:
         anyio.run(VirtualClock().wait_idle)
 
 
-# ------------------------------------------------------------------------------------------------------ spinning
+# ------------------------------------------------------------------------------------------------------------ spinning
 
 
 def test_a_task_that_swallows_cancellation_spins_and_a_deadline_still_comes_at_its_exact_second(
@@ -456,135 +274,7 @@ def test_a_loop_without_timers_never_spins_its_time_away(turns: int) -> None:
     assert not has_spun_through(turns, math.inf)
 
 
-# ------------------------------------------------------------------------------------------------------ deadlock
-
-
-async def wait_for_nothing() -> None:
-    await anyio.Event().wait()
-
-
-def test_a_run_that_nothing_can_wake_raises_deadlock_and_names_who_waits_where(backend: Backend) -> None:
-    clock = VirtualClock(patience=IMPATIENT)
-
-    async def main() -> None:
-        await anyio.sleep(7)
-        async with anyio.create_task_group() as group:
-            group.start_soon(wait_for_nothing, name="the one who waits")
-            await anyio.sleep_forever()
-
-    with pytest.raises(Deadlock) as caught:
-        clock.run(main, backend=backend)
-    assert caught.value.at == 7.0
-    assert len(caught.value.blocked) == 2
-    assert any("the one who waits" in line and "wait_for_nothing" in line for line in caught.value.blocked)
-
-
-def test_a_deadlocked_run_is_cancelled_so_that_it_cleans_up(backend: Backend) -> None:
-    cleaned: list[float] = []
-    clock = VirtualClock(patience=IMPATIENT)
-
-    async def main() -> None:
-        try:
-            await wait_for_nothing()
-        finally:
-            with anyio.CancelScope(shield=True):
-                await anyio.sleep(3)
-            cleaned.append(clock.now())
-
-    with pytest.raises(Deadlock):
-        clock.run(main, backend=backend)
-    assert cleaned == [3.0]
-
-
-def test_a_deadlock_inside_a_shield_is_broken_off_too(backend: Backend) -> None:
-    left: list[str] = []
-
-    async def main() -> None:
-        with anyio.CancelScope(shield=True):
-            async with anyio.create_task_group() as group:
-                group.start_soon(wait_for_nothing)
-                try:
-                    await wait_for_nothing()
-                finally:
-                    left.append("the shielded block")
-
-    with pytest.raises(Deadlock):
-        VirtualClock(patience=IMPATIENT).run(main, backend=backend)
-    assert left == ["the shielded block"]
-
-
-def test_what_the_cancelled_run_raises_is_chained_to_the_deadlock(backend: Backend) -> None:
-    async def main() -> None:
-        try:
-            await wait_for_nothing()
-        finally:
-            raise LookupError("while it cleaned up")
-
-    with pytest.raises(Deadlock) as caught:
-        VirtualClock(patience=IMPATIENT).run(main, backend=backend)
-    assert isinstance(caught.value.__cause__, LookupError)
-
-
-def test_a_deadlock_ends_a_run_by_backend_options_as_well(backend: Backend) -> None:
-    options = VirtualClock(patience=IMPATIENT).backend_options(backend)
-    with pytest.raises(Deadlock):
-        anyio.run(wait_for_nothing, backend=backend, backend_options=options)
-
-
-def test_a_thread_within_the_patience_is_no_deadlock_though_no_hold_is_out(backend: Backend) -> None:
-    async def main() -> str:
-        done, post = anyio.Event(), in_loop_soon()
-        worker = threading.Timer(0.05, lambda: post(done.set))
-        worker.start()
-        await done.wait()
-        worker.join()
-        return "woken"
-
-    assert VirtualClock(patience=30).run(main, backend=backend) == "woken"
-
-
-def test_waiting_for_a_descriptor_is_no_deadlock(backend: Backend) -> None:
-    near, far = socket.socketpair()
-
-    async def main() -> str:
-        worker = threading.Timer(4 * IMPATIENT, near.send, args=(b"x",))
-        worker.start()
-        await anyio.wait_readable(far)
-        worker.join()
-        return "read"
-
-    with near, far:
-        assert VirtualClock(patience=IMPATIENT).run(main, backend=backend) == "read"
-
-
-def test_waiting_under_a_hold_is_no_deadlock(backend: Backend) -> None:
-    clock = VirtualClock(patience=IMPATIENT)
-
-    async def main() -> str:
-        done, post = anyio.Event(), in_loop_soon()
-        worker = threading.Timer(4 * IMPATIENT, lambda: post(done.set))
-        with clock.hold():
-            worker.start()
-            await done.wait()
-        worker.join()
-        return "woken"
-
-    assert clock.run(main, backend=backend) == "woken"
-
-
-def test_a_deadlock_survives_pickling() -> None:
-    copy = pickle.loads(pickle.dumps(Deadlock(1.5, ["a waits"])))
-    assert (copy.at, copy.blocked) == (1.5, ("a waits",))
-
-
-def test_a_deadlock_shows_ten_tasks_and_counts_the_rest() -> None:
-    text = str(Deadlock(0.0, [f"task {number} waits" for number in range(12)]))
-    assert "task 9 waits" in text
-    assert "task 10 waits" not in text
-    assert text.endswith("… and 2 more")
-
-
-# -------------------------------------------------------------------------------------------------------- misuse
+# -------------------------------------------------------------------------------------------------------------- misuse
 
 
 def test_a_clock_that_has_served_a_run_refuses_another(backend: Backend) -> None:

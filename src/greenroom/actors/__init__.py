@@ -4,10 +4,18 @@ from greenroom.actors.actor import Actor
 from greenroom.actors.cell import Administration, Cell, Life, State
 from greenroom.actors.context import Context
 from greenroom.actors.current import current_actor
-from greenroom.actors.events import ActorAbandoned, ActorEnded, ActorStarted, ActorStuck, Event, SlowHandler
+from greenroom.actors.events import (
+    ActorAbandoned,
+    ActorEnded,
+    ActorStarted,
+    ActorStuck,
+    Event,
+    ProcessStarted,
+    SlowHandler,
+)
 from greenroom.actors.exits import Verdict, classify
 from greenroom.actors.handlers import handles
-from greenroom.actors.isolation import Isolation, body_for, check_isolation
+from greenroom.actors.isolation import Isolation, body_for, check_isolation, check_memory_limit
 from greenroom.actors.life import ActorLife, Owner
 from greenroom.actors.messages import Exit, ExitKind, Ignore, Message, Rejected, Stop, Terminated
 from greenroom.actors.nursery import Nursery
@@ -36,6 +44,7 @@ __all__ = [
     "Message",
     "Nursery",
     "Owner",
+    "ProcessStarted",
     "Ref",
     "Rejected",
     "Services",
@@ -50,6 +59,7 @@ __all__ = [
     "Watch",
     "body_for",
     "check_isolation",
+    "check_memory_limit",
     "classify",
     "current_actor",
     "handles",

@@ -18,7 +18,7 @@ logger = logging.getLogger("greenroom.actors")
 class BusyLives:
     """The lives that have been woken and have not parked again. Looked through twice in each `threshold`, while there are any."""
 
-    __slots__ = ("_armed", "_events", "_lives", "_loop", "_threshold", "_timers")
+    __slots__ = ("_armed", "_beside", "_events", "_lives", "_loop", "_threshold", "_timers")
 
     def __init__(self, loop: EventLoop, timers: Timers, events: Broadcast[Event], threshold: float) -> None:
         self._loop = loop
@@ -26,40 +26,50 @@ class BusyLives:
         self._events = events
         self._threshold = threshold
         self._lives: set[Any] = set()
+        self._beside: set[Any] = set()
         self._armed = False
 
     def enter(self, life: ActorLife) -> None:
         """It begins to handle messages."""
         self._lives.add(life)
         if not self._armed:
-            self._armed = True
-            self._timers.after(self._threshold / 2, self._look)
+            self._arm()
 
     def leave(self, life: ActorLife) -> None:
         """It parks, or ends."""
         self._lives.discard(life)
 
+    def enter_beside(self, life: ActorLife) -> None:
+        """It begins to run concurrent handlers, beside its message loop."""
+        self._beside.add(life)
+        if not self._armed:
+            self._arm()
+
+    def leave_beside(self, life: ActorLife) -> None:
+        """The last of them has ended."""
+        self._beside.discard(life)
+
+    def _arm(self) -> None:
+        self._armed = True
+        self._timers.after(self._threshold / 2, self._look)
+
     def _look(self) -> None:
-        self._armed = bool(self._lives)
+        self._armed = bool(self._lives or self._beside)
         if not self._armed:
             return
         self._timers.after(self._threshold / 2, self._look)
         now, stopwatch = self._loop.now(), self._loop.stopwatch()
-        for life in tuple(self._lives):
-            messages = life.messages
-            hand = messages.in_hand
-            if hand is None or hand is messages.reported_slow or stopwatch - messages.since < self._threshold:
-                continue
-            messages.reported_slow = hand
-            kind, age = messages.type_in_hand, stopwatch - messages.since
-            logger.warning("slow handler: %s has had a %s in hand for %.1f s", life.cell.path, kind, age)
-            self._events.publish(
-                SlowHandler(
-                    at=now,
-                    path=life.cell.path,
-                    incarnation=life.incarnation,
-                    message_type=kind,
-                    age=age,
-                    stack=life.stack(),
+        for life in self._lives | self._beside:
+            for kind, since, stack in life.messages.find_slow(stopwatch - self._threshold):
+                age = stopwatch - since
+                logger.warning("slow handler: %s has had a %s in hand for %.1f s", life.cell.path, kind, age)
+                self._events.publish(
+                    SlowHandler(
+                        at=now,
+                        path=life.cell.path,
+                        incarnation=life.incarnation,
+                        message_type=kind,
+                        age=age,
+                        stack=stack,
+                    )
                 )
-            )

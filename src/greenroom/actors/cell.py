@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
 from greenroom.actors.messages import Exit
+from greenroom.actors.own_thread import OwnThread
 from greenroom.actors.ref import Ref
 from greenroom.actors.services import Services
 from greenroom.mailbox import MemoryMailbox
@@ -120,13 +122,27 @@ class Cell:
 
     @property
     def is_restarting(self) -> bool:
-        """Between two incarnations."""
-        return self.state is State.RESTARTING
+        """Between two incarnations, the start of the second included."""
+        return self.state is State.RESTARTING or (self.state is State.STARTING and self.incarnation > 1)
 
     def in_own_loop(self) -> bool:
         """Is the calling event-loop task the message loop of the actor at this address?"""
         task = getattr(self.life, "task", None)
-        return task is not None and task is self.services.loop.current_task()
+        if task is None:
+            return False
+        thread = self._own_thread
+        current = self.services.loop.current_task()
+        return task is current or (thread is not None and thread.caller is current)
+
+    @property
+    def _own_thread(self) -> OwnThread | None:
+        body = getattr(self.life, "body", None)
+        return body if isinstance(body, OwnThread) else None
+
+    def calling_from(self, thread: int) -> AbstractContextManager[None]:
+        """Around a call to the event loop from this thread: the actor waits for it if the thread is the actor's own."""
+        own = self._own_thread
+        return own.calling() if own is not None and own.thread == thread else nullcontext()
 
     def starts_under(self, supervisor: Cell) -> bool:
         """Is this address being started, and does `supervisor` wait for that, directly or through supervisors that start?"""

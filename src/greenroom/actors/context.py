@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from greenroom.actors.messages import Exit, Message, Terminated
+from greenroom.actors.messages import Exit, Message, Terminated, not_a_message
 from greenroom.actors.nursery import Nursery
 from greenroom.actors.timers import Timer
-from greenroom.errors import Misuse, NotAMessage, StashFull
+from greenroom.errors import Misuse, StashFull
 from greenroom.mailbox import Envelope, Notice, message_type
 
 if TYPE_CHECKING:
@@ -30,7 +30,8 @@ class Context:
         self.ref = ref
         """The actor's own address."""
         self._timers: dict[object, Timer] | None = None
-        self._watching: set[Cell] | None = None
+        self._watching: dict[Cell, object] | None = None
+        """What is watched, with the identity of each registration: news of an older one is void."""
         self._stash: deque[Envelope] | None = None
 
     @property
@@ -60,27 +61,30 @@ class Context:
         While it is restarting, the next incarnation is meant. Twice is one registration. To go on watching, watch again.
         """
         if self._watching is None:
-            self._watching = set()
+            self._watching = {}
         if ref._cell not in self._watching:
-            self._watching.add(ref._cell)
+            self._watching[ref._cell] = object()
             ref._cell.add_watcher(self)
 
     def unwatch(self, ref: Ref) -> None:
         """Take a watch back; a `Terminated` that is already queued is not delivered (OTP: demonitor with flush)."""
         if self._watching is not None:
-            self._watching.discard(ref._cell)
+            self._watching.pop(ref._cell, None)
         ref._cell.remove_watcher(self)
 
     def target_ended(self, target: Cell, exit: Exit) -> None:
         """For Greenroom's own use: a watched incarnation has ended."""
+        registration = (self._watching or {}).get(target)
         self._life.mailbox.put_notice(
-            Notice(Terminated(target.ref, exit, target.incarnation), lambda: self._take_watch(target))
+            Notice(Terminated(target.ref, exit, target.incarnation), lambda: self._take_watch(target, registration))
         )
 
-    def _take_watch(self, target: Cell) -> bool:
-        if not self._life.alive or self._watching is None or target not in self._watching:
+    def _take_watch(self, target: Cell, registration: object) -> bool:
+        if not self._life.alive or self._watching is None or registration is None:
             return False
-        self._watching.remove(target)
+        if self._watching.get(target) is not registration:
+            return False
+        del self._watching[target]
         return True
 
     # ------------------------------------------------------------------------------------------------- timers
@@ -153,8 +157,8 @@ class Context:
         Raises `StashFull` at the stash's capacity (that of the mailbox, 10,000 when that is unbounded); `Misuse` when `message`
         is not the one in hand.
         """
-        envelope = self._life.messages.take_in_hand(message)
-        if envelope is None:
+        messages = self._life.messages
+        if not messages.is_in_hand(message):
             raise Misuse(
                 f"{self.ref.path!r} can stash only the message it has in hand, and each once; not this {message_type(message)}"
             )
@@ -162,9 +166,10 @@ class Context:
             self._stash = deque()
         capacity = self._life.mailbox.statistics().capacity or DEFAULT_STASH
         if len(self._stash) >= capacity:
-            self._life.messages.return_to_hand(envelope)
             raise StashFull(self.ref.path, capacity)
-        self._stash.append(envelope)
+        envelope = messages.take_in_hand(message)
+        if envelope is not None:
+            self._stash.append(envelope)
 
     def unstash(self, count: int | None = None) -> None:
         """Return the oldest `count` stashed messages (None: all), in order, to the head of the mailbox: they come next."""
@@ -173,6 +178,11 @@ class Context:
             return
         number = len(stash) if count is None else min(count, len(stash))
         self._life.mailbox.put_back([stash.popleft() for _ in range(number)])
+
+    def forget_stashed(self, envelope: Envelope) -> None:
+        """For Greenroom's own use: the handler that stashed this has failed; the message is as good as in hand."""
+        if self._stash:
+            self._stash = deque(stashed for stashed in self._stash if stashed is not envelope)
 
     # ---------------------------------------------------------------------------------------------------- end
 
@@ -190,6 +200,6 @@ class Context:
 
 def _check_tick(seconds: float, message: object, what: str) -> None:
     if not isinstance(message, Message):
-        raise NotAMessage(type(message).__qualname__)
+        raise not_a_message(message)
     if not seconds >= 0:
         raise ValueError(f"{what}={seconds!r}: a timer's {what} is a number of seconds, 0 or more")

@@ -25,6 +25,14 @@ class ActorStarted(Event):
 
 
 @frozen(kw_only=True)
+class ProcessStarted(Event):
+    """A process child's worker runs. Its actor has yet to start: see `ActorStarted`."""
+
+    incarnation: int
+    pid: int
+
+
+@frozen(kw_only=True)
 class ActorEnded(Event):
     """An incarnation has really ended: nothing of it runs any more."""
 

@@ -22,6 +22,25 @@ class Verdict:
     """`Ignore`: only meaningful out of a start."""
 
 
+class Contained(Exception):
+    """SystemExit or the like out of a child's own thread: the exit of that child, and no order to the event loop or the tree.
+
+    Carried by this through the event loop, where the exception itself would end more than the child.
+    """
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+class Carried(Exception):
+    """KeyboardInterrupt or SystemExit out of a task beside the actor's own, on its way to the verdict, where it is an order again."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(error)
+        self.error = error
+
+
 def classify(error: BaseException, cancelled: type[BaseException]) -> Verdict:
     """How a child ended that let `error` out.
 
@@ -36,6 +55,10 @@ def classify(error: BaseException, cancelled: type[BaseException]) -> Verdict:
         if isinstance(one, BaseExceptionGroup):
             for inner in one.exceptions:
                 sort(inner)
+        elif isinstance(one, Carried):
+            sort(one.error)
+        elif isinstance(one, Contained):
+            errors.append(one.error)
         elif isinstance(one, (KeyboardInterrupt, SystemExit)):
             fatal.append(one)
         elif isinstance(one, cancelled):
@@ -56,6 +79,13 @@ def _one(errors: list[BaseException], whole: BaseException) -> BaseException | N
     if len(errors) > 1 and isinstance(whole, BaseExceptionGroup):
         return BaseExceptionGroup(whole.message, errors)
     return errors[0] if errors else None
+
+
+def lone(error: BaseException) -> BaseException:
+    """The one exception in a group of one (a task group in a handler makes such groups), however deep; else the error itself."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
 
 
 def suspended_stack(coroutine: Any) -> str:

@@ -10,7 +10,12 @@ import pykka
 
 from greenroom.actors.actor import Actor
 from greenroom.actors.bodies import Body, TaskBody
-from greenroom.errors import BadSpec
+from greenroom.actors.parcels import Parcels
+from greenroom.actors.process_body import ProcessBody
+from greenroom.actors.references import check_handlers, taken_apart
+from greenroom.actors.thread_body import ThreadBody
+from greenroom.errors import BadSpec, NotEncodable
+from greenroom.mailbox import is_whole
 
 if TYPE_CHECKING:
     from greenroom.actors.life import ActorLife
@@ -58,6 +63,44 @@ def check_isolation(
                 f"{where}{cls.__qualname__} has `async def` handlers: isolation='task' or 'process', or make them plain `def`"
             )
 
+    if isolation == "process":
+        _check_travel(where, factory, args)
+
+
+def _check_travel(where: str, factory: Callable[..., Any], args: tuple[object, ...]) -> None:
+    """Raise `BadSpec` for what cannot get into another process."""
+    try:
+        call = taken_apart(factory, args)
+        cls = plain_factory(factory)
+        if isinstance(cls, type):
+            check_handlers(cls)
+    except (ValueError, TypeError) as error:
+        raise BadSpec(f"{where}{error}") from None
+    parcels = Parcels(_no_refs)
+    parcels.teach(cls)
+    named = {f"argument {number}": value for number, value in enumerate(call.arguments, 1)}
+    for name, value in (named | call.keywords).items():
+        try:
+            parcels.encode(value)
+        except NotEncodable as error:
+            raise BadSpec(f"{where}{name} cannot get into another process: {error}") from error
+
+
+def _no_refs(path: str, incarnation: int) -> Any:
+    raise AssertionError("nothing is decoded while a specification is checked")
+
+
+def check_memory_limit(where: str, memory_limit: object, isolation: str) -> None:
+    """Raise `BadSpec` for a `memory_limit` that is none."""
+    if memory_limit is None:
+        return
+    if isolation != "process":
+        raise BadSpec(
+            f"{where}memory_limit={memory_limit!r}: only a process has memory of its own: isolation='process', or leave it out"
+        )
+    if not is_whole(memory_limit, least=1):
+        raise BadSpec(f"{where}memory_limit={memory_limit!r}: a whole number of bytes above 0, or None")
+
 
 def body_for(
     factory: Callable[..., Any],
@@ -65,6 +108,12 @@ def body_for(
     isolation: Isolation,
     life: ActorLife,
     ask_failure: str | None,
+    memory_limit: int | None,
 ) -> Body:
     """The body of one incarnation."""
+    if isolation == "process":
+        return ProcessBody(factory, args, life, memory_limit)
+    life.mailbox.examine_by(None)
+    if isolation == "thread":
+        return ThreadBody(factory, args, life, ask_failure)
     return TaskBody(factory, args, life.cell, life.context)

@@ -22,10 +22,12 @@ from greenroom.actors.cell import Cell, State
 from greenroom.actors.context import Context
 from greenroom.actors.current import current_actor
 from greenroom.actors.events import ActorAbandoned, ActorEnded, ActorStarted, ActorStuck
-from greenroom.actors.exits import Verdict, classify, suspended_stack
+from greenroom.actors.exits import Contained, Verdict, classify, suspended_stack
 from greenroom.actors.message_loop import MessageLoop
 from greenroom.actors.messages import Exit
 from greenroom.actors.nursery import Nursery
+from greenroom.actors.own_process import OwnProcess
+from greenroom.actors.own_thread import OwnThread
 from greenroom.actors.scopes import ScopePair
 from greenroom.actors.services import Services
 from greenroom.errors import Misuse
@@ -42,6 +44,9 @@ class Owner(Protocol):
         """Run an event-loop task in the supervisor's nursery. It never raises."""
 
     def life_started(self, life: Any, info: object) -> None: ...
+    def life_ending(self, life: Any, exit: Exit) -> None:
+        """A supervisor begins to end by itself: it gave up, could not start, or shuts down automatically."""
+
     def life_settled(self, life: Any) -> None:
         """Stuck: it may still run, and is not waited for."""
 
@@ -145,21 +150,25 @@ class ActorLife:
             return
         self._told()
         self._cancelled_at = self.loop.now()
-        self.messages.stopping = True
-        if self.phase is Phase.FINISHING:
+        self.messages.drain = False  # it has had its time
+        self.messages.stop()
+        if self.phase is Phase.FINISHING and not isinstance(self.body, OwnThread):
             self._last_chance_over()
             return
-        self._scopes.cancel()
+        if self.phase is not Phase.FINISHING:  # nothing interrupts a thread: all that it can be given is the kill time
+            self._scopes.cancel()
         if self._nursery is not None:
             self._nursery.close()
         self._last_timer = self.services.timers.after(self.services.settings.kill_time, self._last_chance_over)
 
     def kill(self) -> None:
-        self._polite = False
+        was_polite, self._polite = self._polite, False
         if self._cancelled_at is None:
             self.cancel()
-        elif self.exit is None:
+        elif was_polite and not self.settled:
             self._last_chance_over()
+        if isinstance(self.body, OwnProcess):
+            self.body.kill_process()
 
     def _told(self) -> None:
         if self._told_at is None:
@@ -269,8 +278,19 @@ class ActorLife:
     def explain(self, error: BaseException) -> tuple[bool, BaseException]:
         """Why a handler was ended by `error`: was the actor stopped, and what is the cause to name?"""
         if isinstance(error, self.loop.cancelled) and (self._scopes.cancelled or self.messages.stopping):
-            return (False, self._crash.exit.cause or error) if self._crash is not None else (True, error)
-        return False, error
+            crash = self._crash.exit if self._crash is not None else None
+            return (True, error) if crash is None or crash.clean else (False, crash.cause or error)
+        return False, error.error if isinstance(error, Contained) else error
+
+    def spawn(self, main: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """For a body: run an event-loop task in the supervisor's nursery. It must never raise, and end before the body does."""
+        self._owner.spawn(main)
+
+    def fail(self, error: BaseException) -> None:
+        """What a body runs outside this task has failed, and not with the message in hand: the actor's exit, after that message."""
+        if self._crash is None and self._cancelled_at is None and self.phase in (Phase.STARTING, Phase.RUNNING):
+            self._crash = classify(error, self.loop.cancelled)
+            self.messages.stop_self()
 
     # --------------------------------------------------------------------------------------------- for the context
 
@@ -280,6 +300,8 @@ class ActorLife:
             raise Misuse(f"{self.cell.path!r} runs on a thread or in a process: it has no nursery on the event loop")
         if self._nursery is None:
             self._nursery = Nursery(self, self.loop, self.cell.path)
+            if self.phase not in (Phase.STARTING, Phase.RUNNING):
+                self._nursery.close()  # nobody would await it
         return self._nursery
 
     # ------------------------------------------------------------------------------------------------ the companion
@@ -288,15 +310,20 @@ class ActorLife:
         self._companion = self.loop.slot()
         self._owner.spawn(main)
 
-    def companion_ended(self, verdict: Verdict | None) -> None:
-        assert self._companion is not None
-        if verdict is not None and self._crash is None and self._cancelled_at is None:
-            self._crash = verdict
+    def nursery_failed(self, error: BaseException) -> None:
+        if self._crash is None and self._cancelled_at is None:
+            self._crash = classify(error, self.loop.cancelled)
             if self.phase in (Phase.STARTING, Phase.RUNNING):
                 self._scopes.cancel()
+
+    def companion_ended(self, verdict: Verdict | None) -> None:
+        assert self._companion is not None
+        if verdict is not None and self._cancelled_at is None:
+            self._crash = verdict  # of all that has failed in it
         self._companion.set_result(None)
 
     async def _end_companion(self, companion: Slot, verdict: Verdict) -> Verdict:
+        found = self._crash
         self.nursery.close()
         if not companion.done():
             if self._cancelled_at is None:
@@ -305,7 +332,7 @@ class ActorLife:
             await companion
             if self._cancelled_at is None:
                 self._last_timer.cancel()
-        if self._crash is not None and verdict.exit.clean:
+        if self._crash is not None and (verdict is found or verdict.exit.clean):
             return self._crash
         return verdict
 
@@ -340,6 +367,7 @@ class ActorLife:
         returned = self.context.close() + self.messages.take_deferred()
         if returned:
             self.mailbox.put_back(returned)
+            self.messages.give_room_back()
         cell = self.cell
         cell.exit = exit
         if not exit.clean:
@@ -357,7 +385,7 @@ class ActorLife:
         if exit.kind == "abandoned":
             return "abandoned"
         if exit.kind == "killed":
-            return "killed" if self.body.must_finish else "cancelled"
+            return "killed" if self.body.must_finish and not isinstance(self.body, OwnThread) else "cancelled"
         return "stopped"
 
     def thread_ended(self) -> None:
@@ -365,6 +393,7 @@ class ActorLife:
         if self.lingering:
             self.lingering = False
             assert self.exit is not None
+            self.services.watch.thread_ended(self.cell.path)
             self._owner.life_ended(self, Verdict(self.exit))
 
     def abandoned(self, thread: str) -> None:
@@ -375,5 +404,7 @@ class ActorLife:
         )
 
     def stack(self) -> str:
-        """Where its code waits just now, for reports; empty while it runs."""
+        """Where its code waits just now, for reports; empty while it runs. Of a thread: where that is."""
+        if isinstance(self.body, OwnThread):
+            return self.body.stack()
         return suspended_stack(self._main) if self._main is not None else ""

@@ -6,13 +6,12 @@ here, and ends the loop unless the actor survives it.
 
 from __future__ import annotations
 
-from collections import deque
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from attrs import define, field
-
 from greenroom.actors.bodies import Perform
-from greenroom.actors.handlers import Handler
+from greenroom.actors.concurrent import ConcurrentHandlers, Run
+from greenroom.actors.exits import lone
 from greenroom.actors.messages import Exit, Rejected, Stop
 from greenroom.errors import ActorCrashed, ActorStopped, UnhandledMessage
 from greenroom.mailbox import DeadLetterReason, Envelope, Notice, message_type
@@ -24,29 +23,17 @@ BATCH = 64
 """Messages handled in a row before a real checkpoint: a flooded actor must stay cancellable, and let others run."""
 
 
-@define(eq=False)
-class Gate:
-    """A concurrent handler: how many of it run, and what waits for a place."""
-
-    handler: Handler
-    running: int = 0
-    deferred: deque[tuple[int, Envelope]] = field(factory=deque)
-    """With their order of arrival among all that is deferred."""
-
-
 class MessageLoop:
     """What is in hand, what is under way beside it, and whether it is time to stop."""
 
     __slots__ = (
         "_concurrent",
-        "_deferrals",
-        "_gates",
         "_life",
         "_mailbox",
+        "_reported_slow",
         "drain",
         "hand",
         "own_exit",
-        "reported_slow",
         "since",
         "stopping",
     )
@@ -63,10 +50,8 @@ class MessageLoop:
         """The message in hand, while its handler is suspended. None when it was stashed."""
         self.since = 0.0
         """When it was taken in hand, by the stopwatch."""
-        self.reported_slow: Envelope | None = None
-        self._gates: dict[type, Gate] | None = None
-        self._concurrent: dict[int, Envelope] = _NONE
-        self._deferrals = 0
+        self._reported_slow: Envelope | None = None
+        self._concurrent: ConcurrentHandlers | None = None
 
     def stop(self) -> None:
         """End after the message in hand; what is queued stays (or is handled first, with `drain`)."""
@@ -84,12 +69,13 @@ class MessageLoop:
         busy = self._life.services.busy
         try:
             if self._life.body.concurrent:
-                self._gates = {message: Gate(handler) for message, handler in self._life.body.concurrent.items()}
-                self._concurrent = {}
+                self._concurrent = ConcurrentHandlers(self._life, self)
                 self._life.nursery.open()
             await self._serve()
-            while self._concurrent:
+            while self._concurrent is not None and self._concurrent.runs:
+                busy.leave(self._life)
                 await self._mailbox.wait()
+                await self._serve()  # with `drain`, what has been queued meanwhile
         finally:
             busy.leave(self._life)
 
@@ -127,7 +113,7 @@ class MessageLoop:
                     result = await handler(target, message)
                 except BaseException as error:
                     self.hand = None
-                    if not self._survives(error, envelope):
+                    if not self.survives(error, envelope):
                         raise
                     continue
                 # When it is in hand no longer it was stashed, and its asker goes on waiting.
@@ -148,19 +134,25 @@ class MessageLoop:
                     mailbox.parked = None
                 busy.enter(life)
 
+    @property
+    def goes_on(self) -> bool:
+        """Handle what is queued?"""
+        return not self.stopping or (self.drain and self.own_exit is None)
+
     def _is_to_stop(self) -> bool:
         """Between two batches, when something wants attention."""
-        if self.stopping and not (self.drain and self._mailbox.queue and self.own_exit is None):
+        if self.stopping and not (self.goes_on and self._mailbox.queue):
             return True
         self._give_attention()
         return False
 
     def _is_to_stop_instead_of(self, envelope: Envelope) -> bool:
         """The same with a message just taken: it goes back when it is time to stop."""
-        if self.stopping and not (self.drain and self.own_exit is None):
+        if not self.goes_on:
             self._mailbox.queue.appendleft(envelope)
             return True
-        self._give_attention()
+        if type(envelope[0]) in self._life.body.table:  # otherwise it may have taken no room, or may go on taking it
+            self._give_attention()
         return False
 
     def _give_attention(self) -> None:
@@ -178,10 +170,10 @@ class MessageLoop:
                 return None
             envelope, message = opened, opened[0]
         kind = type(message)
-        table, gates = self._life.body.table, self._gates or _NO_GATES
+        table, concurrent = self._life.body.table, self._concurrent
         for base in kind.__mro__:
-            if base in gates:
-                self._pass_to_nursery(gates[base], envelope)
+            if concurrent is not None and base in concurrent.gates:
+                concurrent.take(concurrent.gates[base], envelope)
                 return None
             if base in table:
                 table[kind] = table[base]
@@ -194,8 +186,10 @@ class MessageLoop:
 
     # ---------------------------------------------------------------------------------- what becomes of a message
 
-    def _survives(self, error: BaseException, envelope: Envelope) -> bool:
+    def survives(self, error: BaseException, envelope: Envelope) -> bool:
         """A handler raised. Tell the asker what happened; True when the actor goes on (or ends by its own will)."""
+        self._life.context.forget_stashed(envelope)
+        error = lone(error)
         message, _, reply = envelope
         path = self._life.cell.path
         waiting = reply if reply is not None and not reply.done() else None
@@ -207,7 +201,9 @@ class MessageLoop:
             return True
         if isinstance(error, Stop):
             if waiting is not None:
-                waiting.set_exception(ActorStopped(path, message_type(message), "it stopped itself instead"))
+                stopped_itself = ActorStopped(path, message_type(message), "it stopped itself instead")
+                stopped_itself.__cause__ = error
+                waiting.set_exception(stopped_itself)
             self.stop_self(error.exit)
             return True
         if waiting is not None:
@@ -230,80 +226,64 @@ class MessageLoop:
         path = sender.path if sender is not None else None
         self._life.services.dead_letters.publish(message, self._life.cell.path, path, reason)
 
-    # ----------------------------------------------------------------------------------------- concurrent handlers
-
-    def _pass_to_nursery(self, gate: Gate, envelope: Envelope) -> None:
-        """Start a concurrent handler, or put its message aside until one of its places is free."""
-        if gate.running < gate.handler.concurrency:
-            self._start_concurrent(gate, envelope)
-        else:
-            self._deferrals += 1
-            gate.deferred.append((self._deferrals, envelope))
-            self._mailbox.hold(1)
-
-    def _start_concurrent(self, gate: Gate, envelope: Envelope) -> None:
-        gate.running += 1
-        self._concurrent[id(envelope)] = envelope
-        self.since = self._life.loop.stopwatch()
-        self._life.nursery.start_soon(self._run_concurrent, gate, envelope)
-
-    async def _run_concurrent(self, gate: Gate, envelope: Envelope) -> None:
-        message, _, reply = envelope
-        try:
-            result = await gate.handler.function(self._life.body.target, message)
-            if id(envelope) in self._concurrent and reply is not None and not reply.done():
-                reply.set_result(result)
-        except BaseException as error:
-            if not self._survives(error, envelope):
-                raise
-        finally:
-            self._concurrent.pop(id(envelope), None)
-            gate.running -= 1
-            if gate.deferred and not self._life.nursery.closed and (not self.stopping or self.drain):
-                self._mailbox.hold(-1)
-                self._start_concurrent(gate, gate.deferred.popleft()[1])
-            elif self.stopping:
-                self._mailbox.look_up()
-
     def take_deferred(self) -> list[Envelope]:
-        """What still waits for a place, in order of arrival: it goes back to the mailbox when the incarnation ends."""
-        if self._gates is None:
-            return []
-        deferred = sorted(entry for gate in self._gates.values() for entry in gate.deferred)
-        self._mailbox.hold(-len(deferred))
-        return [envelope for _, envelope in deferred]
+        """What waits for a place at a concurrent handler: it goes back to the mailbox when the incarnation ends."""
+        return [] if self._concurrent is None else self._concurrent.take_deferred()
+
+    def give_room_back(self) -> None:
+        """The deferred messages are in the mailbox again, and count there."""
+        if self._concurrent is not None:
+            self._concurrent.give_room_back()
 
     # ---------------------------------------------------------------------------------------------- what is in hand
 
     @property
-    def in_hand(self) -> Envelope | None:
-        """The message in hand; with concurrent handlers the oldest."""
-        return self.hand or next(iter(self._concurrent.values()), None)
+    def _oldest(self) -> Run | None:
+        runs = self._concurrent.runs if self._concurrent is not None else {}
+        return next(iter(runs), None)
 
     @property
     def type_in_hand(self) -> str | None:
-        """Its type, for reports, which never show contents."""
-        envelope = self.in_hand
-        return message_type(envelope[0]) if envelope is not None else None
+        """Type of the message in hand, for reports, which never show contents; with concurrent handlers the oldest."""
+        if self.hand is not None:
+            return message_type(self.hand[0])
+        oldest = self._oldest
+        return message_type(oldest.envelope[0]) if oldest is not None else None
+
+    @property
+    def in_hand_since(self) -> float:
+        """When that one was taken in hand, by the stopwatch."""
+        oldest = self._oldest if self.hand is None else None
+        return oldest.since if oldest is not None else self.since
+
+    def find_slow(self, before: float) -> Iterator[tuple[str, float, str]]:
+        """What has been in hand since before that moment of the stopwatch and was not reported yet: type, since when, stack."""
+        hand = self.hand
+        if hand is not None and hand is not self._reported_slow and self.since <= before:
+            self._reported_slow = hand
+            yield message_type(hand[0]), self.since, self._life.stack()
+        for run in self._concurrent.runs if self._concurrent is not None else ():
+            if not run.reported_slow and run.since <= before:
+                run.reported_slow = True
+                yield message_type(run.envelope[0]), run.since, run.stack()
+
+    def is_in_hand(self, message: object) -> bool:
+        """Is it in hand, and not stashed?"""
+        in_loop = self.hand is not None and self.hand[0] is message
+        return in_loop or (self._concurrent is not None and self._concurrent.find(message) is not None)
 
     def take_in_hand(self, message: object) -> Envelope | None:
         """Take the envelope of a message in hand away from its handler; None when it is not in hand."""
-        if self.hand is not None and self.hand[0] is message:
-            envelope, self.hand = self.hand, None
-            return envelope
-        for key, envelope in self._concurrent.items():
-            if envelope[0] is message:
-                del self._concurrent[key]
-                return envelope
-        return None
-
-    def return_to_hand(self, envelope: Envelope) -> None:
-        """Undo `take_in_hand`."""
-        if self._gates is not None and type(envelope[0]) in self._gates:
-            self._concurrent[id(envelope)] = envelope
-        else:
-            self.hand = envelope
-
-
-_NONE: dict[int, Envelope] = {}
-_NO_GATES: dict[type, Gate] = {}
+        run = self._concurrent.find(message) if self._concurrent is not None else None
+        hand = self.hand
+        if (
+            hand is not None
+            and hand[0] is message
+            and (run is None or self._life.task is self._life.loop.current_task())
+        ):
+            self.hand = None
+            return hand
+        if run is None:
+            return None
+        run.stashed = True
+        return run.envelope

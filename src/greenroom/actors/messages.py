@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from attrs import frozen
 
+from greenroom.errors import NotAMessage
+
 if TYPE_CHECKING:
     from greenroom.actors.ref import Ref
 
@@ -24,6 +26,12 @@ class Message(Generic[R_co]):
     """
 
     __slots__ = ()
+
+
+def not_a_message(value: object) -> NotAMessage:
+    """The error for something else in the place of a message. Names its type, never its contents."""
+    is_class = isinstance(value, type)
+    return NotAMessage(value.__qualname__ if isinstance(value, type) else type(value).__qualname__, is_class=is_class)
 
 
 ExitKind = Literal["normal", "shutdown", "error", "killed", "abandoned"]

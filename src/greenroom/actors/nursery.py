@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVarTuple, Unpack
 import anyio
 from anyio.abc import TaskGroup
 
-from greenroom.actors.exits import Verdict, classify
+from greenroom.actors.exits import Carried, Verdict, classify
 from greenroom.actors.scopes import ScopePair
 from greenroom.errors import Misuse
 from greenroom.mailbox import EventLoop, Slot
@@ -21,24 +21,23 @@ from greenroom.mailbox import EventLoop, Slot
 Ts = TypeVarTuple("Ts")
 
 
-async def _run(func: Callable[..., Awaitable[object]], args: tuple[Any, ...]) -> None:
-    await func(*args)
-
-
 class Host(Protocol):
     """The incarnation that owns a nursery."""
 
     def start_companion(self, main: Callable[[], Coroutine[Any, Any, None]]) -> None: ...
+    def nursery_failed(self, error: BaseException) -> None:
+        """A task has failed; the others are being cancelled, and may take their time."""
+
     def companion_ended(self, verdict: Verdict | None) -> None: ...
 
 
 class Nursery:
     """Starts event-loop tasks that belong to the actor. Narrower than anyio's TaskGroup on purpose."""
 
-    __slots__ = ("_closed", "_end", "_group", "_host", "_loop", "_path", "_queued", "scopes")
+    __slots__ = ("_closed", "_end", "_group", "_loop", "_path", "_queued", "host", "scopes")
 
     def __init__(self, host: Host, loop: EventLoop, path: str) -> None:
-        self._host = host
+        self.host = host
         self._loop = loop
         self._path = path
         self._group: TaskGroup | None = None
@@ -56,18 +55,18 @@ class Nursery:
         if self._closed:
             raise Misuse(f"{self._path!r} is ending: its nursery starts nothing more")
         if self._group is not None:
-            self._group.start_soon(_run, func, args)
+            self._group.start_soon(self.run_task, func, args)
         elif self._queued is not None:
             self._queued.append((func, args))
         else:
             self._queued = [(func, args)]
-            self._host.start_companion(self._main)
+            self.host.start_companion(self._main)
 
     def open(self) -> None:
         """Start the companion now instead of at first use."""
         if self._queued is None:
             self._queued = []
-            self._host.start_companion(self._main)
+            self.host.start_companion(self._main)
 
     @property
     def opened(self) -> bool:
@@ -84,6 +83,19 @@ class Nursery:
         self._closed = True
         self.scopes.cancel()
 
+    async def run_task(self, func: Callable[..., Awaitable[object]], args: tuple[Any, ...]) -> None:
+        """One of its tasks. When it fails the actor has crashed at once, though the others may take their time to clean up."""
+        try:
+            await func(*args)
+        except BaseException as error:
+            if not isinstance(error, self._loop.cancelled):
+                self._closed = True
+                self.host.nursery_failed(error)
+            if isinstance(error, (KeyboardInterrupt, SystemExit)):
+                # An asyncio task that raises one of these raises it through the event loop as well, which ends that on the spot.
+                raise Carried(error) from None
+            raise
+
     async def _main(self) -> None:
         verdict = None
         try:
@@ -91,7 +103,7 @@ class Nursery:
                 async with anyio.create_task_group() as group:
                     self._group = group
                     for func, args in self._queued or ():
-                        group.start_soon(_run, func, args)
+                        group.start_soon(self.run_task, func, args)
                     self._end = self._loop.slot()
                     await self._end
         except BaseException as error:  # noqa: BLE001
@@ -100,4 +112,4 @@ class Nursery:
         finally:
             self._group = None
             self._closed = True
-        self._host.companion_ended(verdict)
+        self.host.companion_ended(verdict)

@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import sys
+import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -44,6 +45,8 @@ class Delivery:
 
     message: object
     perform: Callable[[Any], object]
+    by_future: bool
+    """Pykka's loop answers, by `Reply`, whether it succeeds or fails. Otherwise it fails by Pykka's rule for a tell."""
     begun: bool = False
     """Set when the thread turns to it. One that was not begun when the thread ended has not been handled."""
 
@@ -164,14 +167,15 @@ class Supervised(pykka.ThreadingActor):
             delivery.begun = True
             value = delivery.perform(delivery.message)
         except Exception as error:
-            if delivery is None or not isinstance(error, (Rejected, Stop)):
-                raise  # by Pykka's rule: to the asker, or else `_handle_failure` and `on_failure`
+            if delivery is None or delivery.by_future or not isinstance(error, (Rejected, Stop)):
+                raise  # by Pykka's rule: to the future, or else `_handle_failure` and `on_failure`
             self._greenroom.answer(delivery, error=error)
             return None
         except BaseException as error:  # noqa: BLE001
             self._contain(error, delivery)
             return None
-        self._greenroom.answer(delivery, value)
+        if not delivery.by_future:
+            self._greenroom.answer(delivery, value)
         return value
 
     def _finish(self, finish: Finish) -> None:
@@ -286,8 +290,13 @@ def adopt(actor: pykka.ThreadingActor, line: Line) -> Supervised:
     cls = type(actor)
     subclass = cls.__dict__.get(_SUPERVISED)
     if subclass is None:
-        names = {"__slots__": (), "__module__": cls.__module__, "__qualname__": cls.__qualname__, "__doc__": cls.__doc__}
-        subclass = type(cls)(cls.__name__, (Supervised, cls), names)
+        names = {
+            "__slots__": (),
+            "__module__": cls.__module__,
+            "__qualname__": cls.__qualname__,
+            "__doc__": cls.__doc__,
+        }
+        subclass = types.new_class(cls.__name__, (Supervised, cls), exec_body=lambda body: body.update(names))
         setattr(cls, _SUPERVISED, subclass)  # kept where it goes when the class goes
     actor.__class__ = subclass
     assert isinstance(actor, Supervised)

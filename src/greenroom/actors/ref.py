@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import anyio
 
 from greenroom.actors.current import current_actor
-from greenroom.actors.messages import Message
-from greenroom.errors import ActorDown, AskTimeout, NotAMessage, NotASupervisor, WouldDeadlock, WrongThread
+from greenroom.actors.messages import Message, not_a_message
+from greenroom.errors import ActorDown, AskTimeout, NotASupervisor, WouldDeadlock, WrongThread
 from greenroom.mailbox import Envelope, message_type
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Ref:
             WrongThread: called on another thread than the event loop's.
         """
         if not isinstance(message, Message):
-            raise NotAMessage(type(message).__qualname__)
+            raise not_a_message(message)
         # What follows is `put_nowait` while there is room, in place: the call would cost as much as what it does.
         mailbox = self._mailbox
         if get_ident() != mailbox.thread:
@@ -88,7 +88,7 @@ class Ref:
             ValueError: `message_id` or `deliver_at` was given: they belong to persistent mailboxes.
         """
         if not isinstance(message, Message):
-            raise NotAMessage(type(message).__qualname__)
+            raise not_a_message(message)
         if message_id is not None or deliver_at is not None:
             raise ValueError(f"message_id and deliver_at need a persistent mailbox; that of {self.path!r} is in memory")
         await self._put((message, current_actor.get(), None), "send")
@@ -115,9 +115,10 @@ class Ref:
             MailboxFull: its overflow policy dropped the message.
             WouldDeadlock: an actor's message loop asked itself.
             AskTimeout: in the end. The recipient is not told and may still do the work; a late reply is dropped.
+            ValueError: `timeout` is negative, or `when_down` is another word.
         """
         if not isinstance(message, Message):
-            raise NotAMessage(type(message).__qualname__)
+            raise not_a_message(message)
         if message_id is not None:
             raise ValueError(f"message_id needs a persistent mailbox; that of {self.path!r} is in memory")
         cell = self._cell
@@ -125,13 +126,16 @@ class Ref:
         sender = current_actor.get()
         if sender is cell:
             self._refuse_own_loop("ask")
-        if when_down == "fail" and cell.is_restarting:
-            raise ActorDown(cell.path, message_type(message))
+        if when_down != "wait":
+            self._refuse_when_down(message, when_down)
         reply = services.loop.slot()
         envelope: Envelope = (message, sender, reply)
         if timeout is None:
             await self._put(envelope, "ask")
             return await reply  # type: ignore[no-any-return]
+        if not timeout >= 0:
+            raise ValueError(f"timeout={timeout!r}: seconds, 0 or more, or None to wait for ever")
+        left = timeout
         asks = services.asks
         mailbox = self._mailbox
         if mailbox.must_wait:
@@ -140,14 +144,22 @@ class Ref:
                 await self._put(envelope, "ask")
             if scope.cancelled_caught:
                 raise AskTimeout(cell.path, message_type(message), timeout)
-            timeout = max(0.0, timeout - (services.loop.now() - started))
-        else:
+            left = max(0.0, timeout - (services.loop.now() - started))
+        elif len(mailbox.queue) < mailbox.limit:
             mailbox.put_nowait(envelope)
-        asks.add(reply, timeout, cell.path, message)
+        else:
+            await mailbox.put(envelope)  # it may be refused at once: `put` sees to it that others run all the same
+        asks.add(reply, left, cell.path, message, timeout)
         try:
             return await reply  # type: ignore[no-any-return]
         finally:
-            asks.forget(reply, timeout)
+            asks.forget(reply, left)
+
+    def _refuse_when_down(self, message: Message[Any], when_down: str) -> None:
+        if when_down != "fail":
+            raise ValueError(f"when_down={when_down!r}: choose 'wait' or 'fail'")
+        if self._cell.is_restarting:
+            raise ActorDown(self.path, message_type(message))
 
     async def _put(self, envelope: Envelope, call: str) -> None:
         mailbox = self._mailbox
@@ -194,7 +206,7 @@ class Ref:
         Returns the child's ref; `Started(ref, info)` when its `on_start` returned something; None when it raised `Ignore`.
 
         Raises:
-            AlreadyStarted, AlreadyPresent: the name is taken. BadSpec: not a spec. TooManyChildren: `max_children` are there.
+            AlreadyStarted, AlreadyPresent, ChildStillEnding: the name is taken. BadSpec: not a spec. TooManyChildren: `max_children` are there.
             StartFailed: its start failed, cause chained; the spec is not kept. Never counted as a restart.
             ActorStopped: the supervisor is ending.
         """

@@ -72,7 +72,10 @@ class Watch(Protocol):
     """Told about lives for the sake of reports; the runtime's side."""
 
     def life_ended(self, path: str, how: str) -> None:
-        """During a shutdown: a life has ended, or cannot. `how` is a field of `ShutdownReport`."""
+        """A life has ended. `how` is a field of `ShutdownReport`."""
+
+    def thread_ended(self, path: str) -> None:
+        """A thread that was abandoned has ended after all."""
 
     def fatal(self, error: BaseException) -> None:
         """KeyboardInterrupt or SystemExit came out of a child: end the tree, non-zero."""

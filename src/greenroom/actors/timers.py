@@ -97,15 +97,18 @@ class AskDeadlines:
     def __init__(self, loop: EventLoop, timers: Timers) -> None:
         self._loop = loop
         self._timers = timers
-        self._queues: dict[float, OrderedDict[Slot, tuple[float, str, object]]] = {}
+        self._queues: dict[float, OrderedDict[Slot, tuple[float, str, object, float]]] = {}
 
-    def add(self, reply: Slot, timeout: float, recipient: str, message: object) -> None:
-        """Fail `reply` with `AskTimeout` in `timeout` seconds, unless it is forgotten before."""
+    def add(self, reply: Slot, timeout: float, recipient: str, message: object, whole: float | None = None) -> None:
+        """Fail `reply` with `AskTimeout` in `timeout` seconds, unless it is forgotten before.
+
+        `whole`: the timeout that the asker gave, a part of which may have been spent on waiting for room.
+        """
         queue = self._queues.get(timeout)
         if queue is None:
             queue = self._queues[timeout] = OrderedDict()
             self._timers.after(timeout, lambda: self._expire(timeout))
-        queue[reply] = (self._loop.now() + timeout, recipient, message)
+        queue[reply] = (self._loop.now() + timeout, recipient, message, timeout if whole is None else whole)
 
     def forget(self, reply: Slot, timeout: float) -> None:
         """The ask has ended."""
@@ -117,11 +120,11 @@ class AskDeadlines:
         queue = self._queues[timeout]
         now = self._loop.now()
         while queue:
-            reply, (deadline, recipient, message) = next(iter(queue.items()))
+            reply, (deadline, recipient, message, whole) = next(iter(queue.items()))
             if deadline > now:
                 self._timers.at(deadline, lambda: self._expire(timeout))
                 return
             del queue[reply]
             if not reply.done():
-                reply.set_exception(AskTimeout(recipient, message_type(message), timeout))
+                reply.set_exception(AskTimeout(recipient, message_type(message), whole))
         del self._queues[timeout]

@@ -57,6 +57,10 @@ class IsolatedReader(Reader):
         super().__init__(folder)
         self._limit = limit
 
+    async def on_start(self) -> None:
+        if isinstance(self.context.runtime, gr.Runtime):
+            raise gr.BadSpec(f"{self.context.ref.path!r} kills the process it runs in: give it isolation='process'")
+
     @gr.handles
     async def read(self, message: Read) -> FileRecord:
         """As any reader, against the clock."""

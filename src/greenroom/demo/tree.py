@@ -22,6 +22,9 @@ READERS: Final = 4
 TIME_LIMIT: Final = 20.0
 """Seconds that one file may keep the isolated reader, unless another number is asked for."""
 
+MEMORY_LIMIT: Final = 2 * 1024**3
+"""Bytes of address space of the isolated reader; a file that needs more crashes it by a MemoryError."""
+
 BACKOFF: Final = gr.Backoff(0.05, maximum=1.0)
 """Between restarts of readers. Even one that crashes at every file comes back less than 25 times a second."""
 
@@ -40,7 +43,15 @@ def isolated_reader(
 ) -> gr.Child:
     """The reader with a process of its own. `limit`: seconds (above 0) that one file may take."""
     return gr.Child(
-        "isolated", make, encode_path(folder), limit, isolation="process", mailbox=READER_MAILBOX, start_timeout=30.0
+        "isolated",
+        make,
+        encode_path(folder),
+        limit,
+        isolation="process",
+        mailbox=READER_MAILBOX,
+        memory_limit=MEMORY_LIMIT,
+        start_timeout=30.0,
+        shutdown=1.0,  # it may finish its file, but nobody needs the result any more
     )
 
 
@@ -71,13 +82,9 @@ def desk(
     target = None if out is None else os.path.realpath(out)
     staff = [*pool_of(root, READERS), isolated_reader(root)] if readers is None else list(readers)
     children: list[gr.Child | gr.Supervisor] = [
-        gr.Supervisor(
-            "readers", gr.Parallel(*staff), intensity=100 * len(staff), period=PATIENCE, backoff=BACKOFF
-        ),
+        gr.Supervisor("readers", gr.Parallel(*staff), intensity=100 * len(staff), period=PATIENCE, backoff=BACKOFF),
         gr.Child("index", Index),
-        gr.Child(
-            "reporter", Reporter, root, target, written, time.monotonic(), restart="transient", significant=True
-        ),
+        gr.Child("reporter", Reporter, root, target, written, time.monotonic(), restart="transient", significant=True),
         gr.Child("intake", Intake, root, target),
     ]
     if chaos is not None:

@@ -28,6 +28,8 @@ class DeadLetterReason(Enum):
     """The recipient has no handler for its type."""
     REJECTED = "rejected"
     """Its handler raised `Rejected`, and nobody had asked."""
+    UNDELIVERABLE = "undeliverable"
+    """It could not be encoded for the recipient's process, or not be decoded there."""
 
 
 @frozen

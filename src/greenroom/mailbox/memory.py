@@ -24,6 +24,9 @@ from greenroom.mailbox.parking import EventLoop, Slot
 _UNBOUNDED = 1 << 62
 _CLOSED = -1
 
+IN_A_ROW = 64
+"""Messages that `put` takes without letting others run."""
+
 
 class Sender(Protocol):
     """Whoever sends: an address in the tree."""
@@ -55,6 +58,7 @@ class MailboxStatistics:
     """A mailbox at one moment; counts are messages."""
 
     depth: int
+    """How many wait, those included that were taken out and wait for a place at a concurrent handler."""
     capacity: int | None
     high_water: int
     """The most that ever waited at once; `Terminated` and timer ticks are included."""
@@ -74,7 +78,7 @@ class MemoryMailbox:
     """
 
     __slots__ = (
-        "_capacity", "_closed", "_dead_letters", "_high_water", "_loop", "_options",
+        "_capacity", "_closed", "_dead_letters", "_examine", "_held", "_high_water", "_in_a_row", "_loop", "_options",
         "attention", "dropped", "limit", "parked", "path", "queue", "thread", "waiting",
     )  # fmt: skip
 
@@ -87,10 +91,13 @@ class MemoryMailbox:
         self.dropped = 0
         self._options = options
         self._capacity = _UNBOUNDED if options.capacity is None else options.capacity
+        self._held = 0
         self._high_water = 0
+        self._in_a_row = 0
         self.limit = 0
         self.parked: Slot | None = None
         self._closed: ActorStopped | None = None
+        self._examine: Callable[[object], object] | None = None
         self._loop = loop
         self.thread = loop.thread
         self._dead_letters = dead_letters
@@ -115,12 +122,19 @@ class MemoryMailbox:
 
         Raises `ActorStopped` when the mailbox closes first. Cancelled: the message was not taken.
         """
-        if len(self.queue) < self.limit or self._closed is not None or self._options.overflow != "reject":
+        if not self.must_wait:
+            self._in_a_row += 1
+            if self._in_a_row >= IN_A_ROW:
+                # Whoever sends in a loop must let others run, and stay cancellable. Before the message is taken, not after.
+                self._in_a_row = 0
+                self._loop.check_thread()
+                await self._loop.checkpoint()
+        if not self.must_wait:
             self.put_nowait(envelope)
             return
-        if len(self.queue) < self._capacity and not self.waiting:
-            self.put_nowait(envelope)
-            return
+        self._loop.check_thread()
+        if self._examine is not None:
+            self._examine(envelope[0])
         slot = self._loop.slot()
         if self.waiting is None:
             self.waiting = deque()
@@ -140,6 +154,7 @@ class MemoryMailbox:
             return
         self.queue.append((notice, None, None))
         self._capacity += 1
+        self._high_water = max(self._high_water, len(self.queue))
         self._update_limit()
         if self.parked is not None:
             self._wake()
@@ -150,8 +165,10 @@ class MemoryMailbox:
         if self._closed is not None:
             self._refuse(envelope)
             return False
+        if self._examine is not None:
+            self._examine(envelope[0])
         if depth < self._capacity:
-            self._high_water = depth + 1
+            self._high_water = max(self._high_water, depth + 1)
             self._update_limit()
             return True
         policy = self._options.overflow
@@ -184,7 +201,16 @@ class MemoryMailbox:
             reply.set_exception(ActorStopped(self.path, message_type(message), why))
 
     def _update_limit(self) -> None:
-        self.limit = min(self._capacity, self._high_water)
+        # A mailbox that examines has never room enough for what is put in without a look.
+        self.limit = min(self._capacity, self._high_water) if self._examine is None else _CLOSED
+
+    def examine_by(self, examine: Callable[[object], object] | None) -> None:
+        """Have each message examined before it is taken: what `examine` raises, its sender gets. None: no more."""
+        if examine is self._examine:
+            return
+        self._examine = examine
+        if self._closed is None:
+            self._update_limit()
 
     # ---------------------------------------------------------------------------------------------- receiving
 
@@ -213,10 +239,18 @@ class MemoryMailbox:
         while waiting and len(self.queue) < self._capacity:
             slot, envelope = waiting.popleft()
             if not slot.done():
-                self.put_nowait(envelope)
+                self._admit(envelope)
                 slot.set_result(None)
         if waiting:
             self.attention = True
+
+    def _admit(self, envelope: Envelope) -> None:
+        """Queue a message for which there is room, and which has been examined."""
+        self.queue.append(envelope)
+        self._high_water = max(self._high_water, len(self.queue))
+        self._update_limit()
+        if self.parked is not None:
+            self._wake()
 
     def look_up(self) -> None:
         """Wake the receiver, though nothing was queued, and make it look up: a stop request passes the queue."""
@@ -224,7 +258,10 @@ class MemoryMailbox:
         self._wake()
 
     def put_back(self, envelopes: Iterable[Envelope]) -> None:
-        """Return messages to the head of the queue, in their order. They were accepted once: the bound does not apply."""
+        """Return messages to the head of the queue, in their order. They were accepted once: the bound does not apply.
+
+        When some of them were held, follow with `hold(-n)`.
+        """
         self.queue.extendleft(reversed(tuple(envelopes)))
         self._high_water = max(self._high_water, len(self.queue))
         self._update_limit()
@@ -238,6 +275,7 @@ class MemoryMailbox:
 
     def hold(self, count: int) -> None:
         """Count messages taken out but not yet handled (`count` > 0), or give their room back (`count` < 0)."""
+        self._held += count
         self._capacity -= count
         self._update_limit()
         if count < 0:
@@ -272,7 +310,7 @@ class MemoryMailbox:
     def statistics(self) -> MailboxStatistics:
         """A frozen snapshot."""
         return MailboxStatistics(
-            depth=len(self.queue),
+            depth=len(self.queue) + self._held,
             capacity=self._options.capacity,
             high_water=self._high_water,
             dropped=self.dropped,

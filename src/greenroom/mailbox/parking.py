@@ -11,9 +11,11 @@ methods over `wait_task_rescheduled`.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import threading
 import time
 from collections.abc import Callable, Generator
+from functools import partial
 from typing import Any, Literal, Protocol, TypeVar
 
 import anyio.lowlevel
@@ -156,7 +158,8 @@ def current_loop() -> EventLoop:
         now=loop.time,
         stopwatch=time.monotonic if virtual is None else loop.time,
         cancel_scope=scope,
-        post=loop.call_soon_threadsafe,
+        # In a context of the loop's own thread: in the poster's, anyio would not know which loop runs the function.
+        post=partial(loop.call_soon_threadsafe, context=contextvars.copy_context()),
         current_task=asyncio.current_task,
         virtual_clock=virtual,
         thread=thread,

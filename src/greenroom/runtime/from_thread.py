@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
+from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, Unpack
 
-from greenroom.actors import Message, Ref
+from greenroom.actors import Message, Ref, current_actor
 from greenroom.errors import Misuse, RuntimeNotRunning
 
 if TYPE_CHECKING:
@@ -19,7 +20,11 @@ Ts = TypeVarTuple("Ts")
 
 
 class FromThread:
-    """Blocking calls for threads that are not the event loop's. Each costs a hop to the loop and back."""
+    """Blocking calls for threads that are not the event loop's. Each costs a hop to the loop and back.
+
+    From a thread that belongs to an actor (`isolation="thread"`) they are made in that actor's name: it is the sender, and an ask
+    to itself raises `WouldDeadlock`.
+    """
 
     def __init__(self, loop: EventLoop, spawn: Callable[[Callable[[], Coroutine[Any, Any, None]]], None]) -> None:
         self._loop = loop
@@ -54,42 +59,52 @@ class FromThread:
                 "runtime.from_thread was called on the event loop's own thread: use `await ref.ask(...)` or `ref.tell(...)`"
             )
         future: Future[T] = Future()
+        # An actor's thread goes on being that actor: its calls are made in its name, and it must not wait for itself.
+        actor, thread = current_actor.get(), threading.get_ident()
 
         async def run() -> None:
+            current_actor.set(actor)
             try:
-                future.set_result(await function(*args))
+                with nullcontext() if actor is None else actor.calling_from(thread):
+                    result = await function(*args)
+                if not future.done():  # it is done when the runtime has ended meanwhile
+                    future.set_result(result)
             except self._loop.cancelled:
                 self._fail(future)
                 raise
             except BaseException as error:  # noqa: BLE001
                 # Belongs to the caller, whichever it is: it must not bring the runtime's nursery down.
-                future.set_exception(error)
-            finally:
-                self._pending.discard(future)
+                if not future.done():
+                    future.set_exception(error)
 
         def begin() -> None:
+            try:
+                if not future.done():
+                    self._spawn(run)
+            except (RuntimeError, RuntimeNotRunning):  # the runtime's nursery is not open yet, or has just been closed
+                self._fail(future)
+
+        # Noted before the flag is looked at: a call that `close` does not find then finds the flag.
+        self._pending.add(future)
+        try:
             if self._closed:
                 self._fail(future)
             else:
-                self._pending.add(future)
-                self._spawn(run)
-
-        if self._closed:
-            self._fail(future)
-        else:
-            try:
                 self._loop.post(begin)
-            except RuntimeError:  # asyncio: the loop is closed; trio.RunFinishedError is one, too
-                self._fail(future)
-        return future.result()
+        except RuntimeError:  # asyncio: the loop is closed; trio.RunFinishedError is one, too
+            self._fail(future)
+        try:
+            return future.result()
+        finally:
+            self._pending.discard(future)
 
     def close(self) -> None:
         """The runtime has ended: whoever waits is told so."""
         self._closed = True
-        for future in tuple(self._pending):
+        for future in self._pending.copy():
             self._fail(future)
 
     @staticmethod
     def _fail(future: Future[Any]) -> None:
-        if not future.done():
+        with suppress(InvalidStateError):  # it is done: two threads may come to say so
             future.set_exception(RuntimeNotRunning("runtime.from_thread"))

@@ -1,12 +1,15 @@
-"""What a shutdown did, as a value."""
+"""A tree's shutdown: how far it is, and, as a value, what it did."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from enum import IntEnum
 
 from attrs import frozen
 
-from greenroom.actors import Event
+from greenroom.actors import Event, State
+from greenroom.runtime.snapshot import TreeNode
 
 
 class Stage(IntEnum):
@@ -33,10 +36,10 @@ class StopRequested(Event):
 
 @frozen(kw_only=True)
 class ShutdownReport:
-    """How everything in the tree ended, by path. Complete before the tree's last nursery can end.
+    """How everything in the tree ended since the shutdown began, by path. Complete before the tree's last nursery can end.
 
     A task is `cancelled`, only a process is `killed`; a thread may be `abandoned`; what is `stuck` swallows its cancellation and
-    still runs; `unknown` is what had not come to any of these when the report was written.
+    still runs; `failed` ended by an exception of its own; `unknown` is what had not come to any of these when the report was made.
     """
 
     stopped: tuple[str, ...] = ()
@@ -44,7 +47,10 @@ class ShutdownReport:
     killed: tuple[str, ...] = ()
     abandoned: tuple[str, ...] = ()
     stuck: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
+    brutal: tuple[str, ...] = ()
+    """Those of the cancelled and killed whose own `shutdown` is "kill" or 0: it was meant, and the stop is clean all the same."""
     seconds: float = 0.0
     """From the first stop request."""
     stage: Stage = Stage.NONE
@@ -52,13 +58,77 @@ class ShutdownReport:
 
     @property
     def clean(self) -> bool:
-        """Everything stopped when it was asked to."""
-        return not (self.cancelled or self.killed or self.abandoned or self.stuck or self.unknown)
+        """Everything stopped as it was meant to."""
+        forced = {*self.cancelled, *self.killed}.difference(self.brutal)
+        return not (forced or self.abandoned or self.stuck or self.failed or self.unknown)
 
     def __str__(self) -> str:
         parts = [f"{len(self.stopped)} stopped on request"]
-        for what in ("cancelled", "killed", "abandoned", "stuck", "unknown"):
+        for what in ("cancelled", "killed", "abandoned", "stuck", "failed", "unknown"):
             paths: tuple[str, ...] = getattr(self, what)
             if paths:
                 parts.append(f"{what}: {', '.join(paths)}")
         return f"shutdown in {self.seconds:.1f} s (stage {self.stage.name.lower()}): " + "; ".join(parts)
+
+
+class Shutdown:
+    """The shutdown of one tree, while it goes on."""
+
+    def __init__(self) -> None:
+        self.stage = Stage.NONE
+        self._began = 0.0
+        self._ended: dict[str, str] = {}
+        self._brutal: set[str] = set()
+        self._lingering: Counter[str] = Counter()
+        """Abandoned threads that may still run, by path; also from before the shutdown."""
+
+    @property
+    def begun(self) -> bool:
+        """Has it begun?"""
+        return self.stage is not Stage.NONE
+
+    def advance(self, now: float) -> Stage:
+        """Begin, or move one stage on."""
+        if not self.begun:
+            self._began = now
+        self.stage = Stage(min(self.stage + 1, Stage.EXIT))
+        return self.stage
+
+    def note_end(self, path: str, how: str, *, brutal: bool) -> None:
+        """An incarnation has ended; `how` is a field of the report. Of one path the last end counts."""
+        if how == "abandoned":
+            self._lingering[path] += 1
+        if not self.begun:
+            return
+        self._ended.pop(path, None)
+        self._ended[path] = how
+        if brutal:
+            self._brutal.add(path)
+
+    def note_thread_ended(self, path: str) -> None:
+        """An abandoned thread has ended after all."""
+        self._lingering[path] -= 1
+
+    def report(self, nodes: Iterable[TreeNode], now: float) -> ShutdownReport:
+        """What is to say by now. `nodes`: what is in the tree just now."""
+        running = {node.path: node.state for node in nodes if node.kind == "worker" and node.state in _RUNNING}
+
+        def ended(how: str) -> tuple[str, ...]:
+            return tuple(path for path, kind in self._ended.items() if kind == how and path not in running)
+
+        cancelled, killed = ended("cancelled"), ended("killed")
+        return ShutdownReport(
+            stopped=ended("stopped"),
+            cancelled=cancelled,
+            killed=killed,
+            abandoned=tuple(dict.fromkeys((*ended("abandoned"), *+self._lingering))),
+            stuck=tuple(path for path, state in running.items() if state is State.STUCK),
+            failed=ended("failed"),
+            unknown=tuple(path for path, state in running.items() if state is not State.STUCK),
+            brutal=tuple(path for path in (*cancelled, *killed) if path in self._brutal),
+            seconds=now - self._began if self.begun else 0.0,
+            stage=self.stage,
+        )
+
+
+_RUNNING = frozenset({State.STARTING, State.RUNNING, State.STOPPING, State.STUCK})

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from attrs import frozen
 
 from greenroom.actors import ActorLife, Cell, State
-from greenroom.supervisors import SupervisorLife
+from greenroom.supervisors import Child, SupervisorLife
 from greenroom.supervisors.member import Member
 
 
@@ -68,7 +68,7 @@ def snapshot(cell: Cell, spec: Any, restarts: int, now: float) -> TreeNode:
     return TreeNode(
         name=name,
         path=cell.path,
-        kind="worker" if hasattr(spec, "factory") else "supervisor",
+        kind="worker" if isinstance(spec, Child) else "supervisor",
         state=cell.state,
         incarnation=cell.incarnation,
         restarts=restarts,
@@ -78,7 +78,7 @@ def snapshot(cell: Cell, spec: Any, restarts: int, now: float) -> TreeNode:
         mailbox_capacity=statistics.capacity,
         dropped=statistics.dropped,
         message_type=kind,
-        in_hand_for=None if messages is None or kind is None else now - messages.since,
+        in_hand_for=None if messages is None or kind is None else now - messages.in_hand_since,
         last_error=cell.last_error,
     )
 

@@ -6,19 +6,22 @@ shutdown, and the answer to an impatient second Ctrl-C, live on a thread of thei
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import logging
 import os
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable
-from types import FrameType
+from types import TracebackType
+from typing import NoReturn
 
-from attrs import frozen
+from attrs import define, frozen
 
-from greenroom.actors import ActorLife, Event
+from greenroom.actors import Event
+from greenroom.actors.frames import running_on
+from greenroom.mailbox import EventLoop
 
 logger = logging.getLogger("greenroom.runtime")
 
@@ -28,15 +31,18 @@ BLOCKED = 0.5
 """Seconds without a tick after which the loop counts as blocked."""
 SIGNAL_PATIENCE = 2.0
 """Seconds that the loop may take to take up a signal."""
+LAST_WORDS = 5.0
+"""Seconds that the last report may take to be written, before a hard exit."""
 HARD_EXIT = 70
 """Exit status of a process that had to be ended (EX_SOFTWARE of sysexits.h)."""
 
 
 @frozen(kw_only=True)
 class LoopBlocked(Event):
-    """The event loop has not turned for `seconds`; every actor of the process has stood still.
+    """The event loop has not turned for `seconds`; every actor on it has stood still.
 
-    `path` is the actor that held it, or "" when none of ours did; `stack` is where it was.
+    Published once it turns again (until then there is the log). `path` is the actor that held it, or "" when none of ours did;
+    `stack` is where it was.
     """
 
     seconds: float
@@ -44,133 +50,148 @@ class LoopBlocked(Event):
     stack: str
 
 
+@define(eq=False)
+class Ping:
+    """A question to the loop, whether it turns."""
+
+    asked_at: float
+    found: tuple[str, str | None, str] | None = None
+    """Who held it, when it did not answer in time: path, message type, stack."""
+
+
+@frozen(eq=False)
+class Target:
+    """The loop that is watched, and what to tell it."""
+
+    loop: EventLoop
+    blocked: Callable[[str, str | None, float, str], object]
+    describe: Callable[[], object]
+
+
 class Watchdog(threading.Thread):
-    """Pings the loop, counts OS signals, owns the final deadline.
+    """Pings the loop, counts OS signals, owns the final deadline. `with Watchdog():` it is on duty."""
 
-    Args:
-        post: run a function on the loop, thread-safe.
-        loop_thread: identity of the loop's thread.
-        blocked: called on the loop, once a block is over, with (path, message type, seconds, stack).
-        describe: the report to write before a hard exit; called on this thread.
-    """
-
-    def __init__(
-        self,
-        post: Callable[[Callable[[], object]], object],
-        loop_thread: int,
-        blocked: Callable[[str, str | None, float, str], object],
-        describe: Callable[[], str],
-    ) -> None:
+    def __init__(self) -> None:
         super().__init__(name="greenroom-watchdog", daemon=True)
-        self._post = post
-        self._loop_thread = loop_thread
-        self._blocked = blocked
-        self._describe = describe
-        self._wake = threading.Event()
-        self._closed = False
-        self._pinged_at: float | None = None
-        self._reported = False
-        self._found: tuple[str, str | None, str] = ("", None, "")
+        self._closed = threading.Event()
+        self._target: Target | None = None
+        self._ping: Ping | None = None
         self._deadline: float | None = None
         self._signals = 0
         self._taken = 0
         self._signal_at = 0.0
         self._last_stage_passed = False
 
+    def __enter__(self) -> Watchdog:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._closed.set()
+        self.join()
+
     # -------------------------------------------------------------------------- from the loop and signal handlers
 
+    def watch(
+        self,
+        loop: EventLoop,
+        *,
+        blocked: Callable[[str, str | None, float, str], object],
+        describe: Callable[[], object],
+    ) -> None:
+        """Watch a loop, until `unwatch`.
+
+        Args:
+            blocked: called on the loop, once a block is over, with (path, message type, seconds, stack).
+            describe: the report to write before a hard exit; called on this thread.
+        """
+        self._target = Target(loop, blocked, describe)
+
+    def unwatch(self) -> None:
+        """The tree has ended. What is left of the process still has its deadline, and its signals."""
+        self._target = None
+
     def signal_arrived(self) -> None:
-        """From an OS signal handler: the loop has been told, see that it listens."""
+        """From an OS signal handler: see that it is taken up. Takes no lock: the code it interrupts may hold that."""
         if self._signals == self._taken:
             self._signal_at = time.monotonic()
         self._signals += 1
-        self._wake.set()
 
     def signals_taken(self) -> None:
         """From the loop: all signals so far have been acted on."""
         self._taken = self._signals
 
     def set_deadline(self, seconds: float) -> None:
-        """End the process in so many seconds, unless closed before."""
+        """End the process in so many seconds, unless it is off duty before."""
         self._deadline = time.monotonic() + seconds
 
     def exit_now(self) -> None:
         """The last stage is passed: end the process."""
         self._last_stage_passed = True
-        self._wake.set()
-
-    def close(self) -> None:
-        """The tree has ended. Waits for the thread."""
-        self._closed = True
-        self._wake.set()
-        self.join()
 
     # ------------------------------------------------------------------------------------------------- the thread
 
     def run(self) -> None:
         """Look around every tick."""
-        while not self._closed:
-            self._wake.wait(TICK)
-            self._wake.clear()
-            if self._closed:
-                return
+        while not self._closed.wait(TICK):
             now = time.monotonic()
             if self._last_stage_passed:
                 self._hard_exit("it was told to stop once more after the last stage")
             if self._deadline is not None and now >= self._deadline:
                 self._hard_exit("its final deadline has passed")
             if self._signals > self._taken and now - self._signal_at >= SIGNAL_PATIENCE:
-                self._hard_exit(f"the event loop did not take up a signal within {SIGNAL_PATIENCE:g} s")
-            self._look_at_loop(now)
+                self._hard_exit(f"a signal was not taken up within {SIGNAL_PATIENCE:g} s")
+            target = self._target
+            if target is not None:
+                self._look_at(target, now)
 
-    def _look_at_loop(self, now: float) -> None:
-        if self._pinged_at is None:
-            self._pinged_at = now
-            try:
-                self._post(self._pong)
-            except RuntimeError:  # the loop is closed: nothing to watch any more
-                self._closed = True
-        elif now - self._pinged_at >= BLOCKED and not self._reported:
-            self._reported = True
-            path, message, stack = self._found = self._who()
+    def _look_at(self, target: Target, now: float) -> None:
+        ping = self._ping
+        if ping is None:
+            self._ping = ping = Ping(now)
+            with contextlib.suppress(RuntimeError):  # the loop is closed, and will be unwatched
+                target.loop.post(lambda: self._turned(target, ping))
+        elif ping.found is None and now - ping.asked_at >= BLOCKED:
+            path, message, stack = ping.found = _who_holds(target.loop.thread)
             logger.warning(
-                "the event loop is blocked for %.1f s by %s (message in hand: %s)\n%s",
-                now - self._pinged_at,
+                "the event loop has been blocked for %.1f s by %s (message in hand: %s)\n%s",
+                now - ping.asked_at,
                 path or "code outside the tree",
                 message,
                 stack,
             )
 
-    def _pong(self) -> None:
+    def _turned(self, target: Target, ping: Ping) -> None:
         """On the loop: it turns (again)."""
-        started, reported = self._pinged_at, self._reported
-        self._reported = False
-        self._pinged_at = None
-        if reported and started is not None:
-            path, message, stack = self._found
-            self._blocked(path, message, time.monotonic() - started, stack)
+        self._ping = None
+        if ping.found is not None and self._target is target:
+            path, message, stack = ping.found
+            target.blocked(path, message, time.monotonic() - ping.asked_at, stack)
 
-    def _who(self) -> tuple[str, str | None, str]:
-        """The actor whose frame is on the loop's stack: (path, message type in hand, stack)."""
-        frame: FrameType | None = sys._current_frames().get(self._loop_thread)
-        stack = "".join(traceback.format_stack(frame)) if frame is not None else ""
-        while frame is not None:
-            life = (
-                frame.f_locals.get("self")
-                if frame.f_code.co_name in ("_guarded", "_end")
-                else None
-            )
-            if isinstance(life, ActorLife):
-                return life.cell.path, life.messages.type_in_hand, stack
-            frame = frame.f_back
-        return "", None, stack
-
-    def _hard_exit(self, why: str) -> None:
+    def _hard_exit(self, why: str) -> NoReturn:
+        # What reads our standard error may have stopped reading; that must not keep the process either.
+        last = threading.Timer(LAST_WORDS, os._exit, (HARD_EXIT,))
+        last.daemon = True
         try:
-            report = self._describe()
+            last.start()
+            self._say_last_words(why)
+        finally:
+            os._exit(HARD_EXIT)
+
+    def _say_last_words(self, why: str) -> None:
+        target = self._target
+        try:
+            report = "the tree has ended" if target is None else str(target.describe())
         except Exception as error:  # noqa: BLE001 - the loop's thread may be changing what is described; the exit must come
             report = f"(no report: {error!r})"
-        sys.stderr.write(f"greenroom: the process is ended by force: {why}\n{report}\nstacks of all threads:\n")
-        sys.stderr.flush()
+        print(f"greenroom: the process is ended by force: {why}", report, sep="\n", file=sys.stderr)  # noqa: T201
+        print("stacks of all threads:", file=sys.stderr, flush=True)  # noqa: T201
         faulthandler.dump_traceback(all_threads=True)
-        os._exit(HARD_EXIT)
+
+
+def _who_holds(thread: int) -> tuple[str, str | None, str]:
+    """The actor whose code a thread runs: (path, message type in hand, stack); the path is "" when it is no actor's."""
+    life, stack = running_on(thread)
+    return ("", None, stack) if life is None else (life.cell.path, life.messages.type_in_hand, stack)

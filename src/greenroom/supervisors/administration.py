@@ -93,6 +93,8 @@ class Administrator:
         check_child_of(spec, child)
         present = life.members.get(child.name)
         if present is not None:
+            if present.cell.state in (State.STUCK, State.ABANDONED):
+                raise ChildStillEnding(life.cell.path, child.name)
             raise (AlreadyStarted if present.life is not None else AlreadyPresent)(life.cell.path, child.name)
         return await self._start_new(life.add(child))
 

@@ -35,7 +35,7 @@ async def stop(supervisor: SupervisorLife, members: Sequence[Member], afterwards
         member.cell.state = State.STOPPING
         shutdown = member.spec.shutdown
         if shutdown == "kill" or shutdown == 0:
-            member.life.kill()
+            cut_short(member)
         else:
             member.life.request_stop()
             if shutdown is not None:
@@ -57,6 +57,19 @@ async def stop(supervisor: SupervisorLife, members: Sequence[Member], afterwards
         settle(supervisor, member, afterwards, why)
 
 
+def cut_short(member: Member) -> None:
+    """Cancel a child at once. An actor whose rule gives it no time for `on_stop` gets none.
+
+    A supervisor dies in the middle of things, but what is below it still cleans up, each by its own rule (OTP `supervisor`:
+    children of a killed one that trap exits see it, and run `terminate`).
+    """
+    assert member.life is not None
+    if member.kind == "worker" and member.spec.shutdown in ("kill", 0):
+        member.life.kill()
+    else:
+        member.life.cancel()
+
+
 def settle(supervisor: SupervisorLife, member: Member, afterwards: Afterwards, why: str) -> None:
     """Do what is to be done after a stop or a failed start; with a child that does not end, when it has ended."""
     life = member.life
@@ -72,4 +85,4 @@ def settle(supervisor: SupervisorLife, member: Member, afterwards: Afterwards, w
 
 
 def _is_expected(member: Member, exit: Exit) -> bool:
-    return is_expected_stop(member.spec.restart, exit, brutal=member.spec.shutdown in ("kill", 0))
+    return is_expected_stop(member.spec.restart, exit, brutal=member.spec.shutdown == "kill")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Literal
 
-from greenroom.actors import Cell, Life, Services, State, Timer
+from greenroom.actors import Cell, Exit, Life, Services, State, Timer
 from greenroom.mailbox import MemoryMailbox
 from greenroom.supervisors.options import RestartType
 from greenroom.supervisors.reports import ChildInfo, ChildRecord, record
@@ -126,6 +126,8 @@ class Member:
         self.cell.state = State.DOWN
         self.cell.life = None
         self.cell.mailbox.close(why)
+        # Whoever began to watch between two incarnations waits for one that will not come.
+        self.cell.tell_watchers(self.cell.exit or Exit("normal"))
 
     def expect_restart(self) -> None:
         """Between incarnations: messages queue."""

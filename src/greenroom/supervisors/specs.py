@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias, TypeVarTuple, Unpack
 
 from pykka import ThreadingActor
 
-from greenroom.actors import Actor, Isolation, check_isolation
+from greenroom.actors import Actor, Isolation, check_isolation, check_memory_limit
 from greenroom.errors import BadSpec
 from greenroom.mailbox import Mailbox, is_whole
 from greenroom.supervisors.options import (
@@ -81,6 +81,8 @@ class Child(_Placed):
         intensity: (restarts, period) allowed to this child, checked before the supervisor's; exceeded, the supervisor gives up.
         drain: at a stop handle what is queued first, within `shutdown`.
         replace_abandoned: start a new incarnation though an abandoned thread may still run: two copies might work at once.
+        memory_limit: of a process child, bytes of address space (RLIMIT_AS): beyond them its code gets a MemoryError. The
+            interpreter and what it loads are counted, a few hundred megabytes.
 
     Raises `BadSpec`. Source: OTP `supervisor`, child_spec().
     """
@@ -101,6 +103,7 @@ class Child(_Placed):
         drain: bool = False,
         replace_abandoned: bool = False,
         ask_failure: Literal["reply", "crash"] | None = None,
+        memory_limit: int | None = None,
     ) -> None:
         self._place(name, restart, shutdown, significant, backoff, "child")
         where = f"child {name!r}: "
@@ -123,6 +126,8 @@ class Child(_Placed):
         self.drain = bool(drain)
         self.replace_abandoned = bool(replace_abandoned)
         self.ask_failure = ask_failure
+        self.memory_limit = memory_limit
+        check_memory_limit(where, memory_limit, isolation)
         check_isolation(where, factory, args, isolation, ask_failure)
 
     @property

@@ -32,4 +32,5 @@ class StrayMailbox(MemoryMailbox):
             reply.set_exception(UnhandledMessage(self.path, message_type(message)))
 
     async def put(self, envelope: Envelope) -> None:
+        await self._loop.checkpoint()  # nobody may call this in a loop and let nobody else run
         self.put_nowait(envelope)

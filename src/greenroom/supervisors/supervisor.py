@@ -62,6 +62,7 @@ class SupervisorLife:
         self.exit: Exit | None = None
         self.settled = False
         self.lingering = False
+        """Like a child's whose thread was abandoned, while there is one below that must not be replaced yet."""
         self.members: dict[str, Member] = {}
         """The children, in start order."""
         self.serial = 0
@@ -72,6 +73,8 @@ class SupervisorLife:
         self._killed = False
         self._nursery: TaskGroup | None = None
         self._events: deque[Ended | Retry | Call] = deque()
+        self._outlasting: set[Any] = set()
+        """After the end: lives below whose threads were abandoned and may still run."""
         self._slot: Slot | None = None
         self._administrator = Administrator(self)
         self.restarter = Restarter(self)
@@ -95,7 +98,7 @@ class SupervisorLife:
         self._cancelled = self.stopping = True
         for member in self.members.values():
             if member.life is not None:
-                member.life.cancel()
+                ladder.cut_short(member)
         self._wake()
 
     def kill(self) -> None:
@@ -119,13 +122,26 @@ class SupervisorLife:
             member.started_at = self.services.loop.now()
             self._wake()
 
+    def life_ending(self, life: Any, exit: Exit) -> None:
+        """Its end will tell."""
+
     def life_settled(self, life: Any) -> None:
         self._wake()
 
     def life_ended(self, life: Any, verdict: Verdict) -> None:
+        if self.exit is not None:
+            self._outlasted(life, self.exit)
+            return
         member = self._member_of(life)
         if member is not None:
             self.post(Ended(member, life, verdict))
+
+    def _outlasted(self, life: Any, exit: Exit) -> None:
+        """An abandoned thread below has ended after this supervisor. The last one frees its place."""
+        self._outlasting.discard(life)
+        if self.lingering and not self._outlasting:
+            self.lingering = False
+            self._owner.life_ended(self, Verdict(exit))
 
     def _member_of(self, life: Any) -> Member | None:
         member = self.members.get(life.cell.path.rpartition("/")[2])
@@ -180,6 +196,9 @@ class SupervisorLife:
         self.settled = True
         self._administrator.refuse_all(self._events)
         for member in self.members.values():
+            if member.life is not None and member.life.lingering and not member.replaces_abandoned:
+                self._outlasting.add(member.life)
+                self.lingering = True
             if not member.cell.mailbox.closed:
                 member.down("its supervisor has ended")
             self.services.directory.remove(member.cell)
@@ -204,6 +223,8 @@ class SupervisorLife:
             exit = await self._serve()
         else:
             exit = failure or Exit("shutdown")
+        if not self.stopping:
+            self._owner.life_ending(self, exit)
         self.stopping = True
         if self.cell.state is not State.STARTING:
             self.cell.state = State.STOPPING
@@ -231,18 +252,19 @@ class SupervisorLife:
             if not self._events:
                 await self.park()
                 continue
-            event = self._events.popleft()
-            if isinstance(event, Call):
-                await self._administrator.answer(event.name, event.args, event.reply)
-            elif isinstance(event, Retry):
-                exit = await self.restarter.retry(event)
-                if exit is not None:
-                    return exit
-            else:
-                exit = await self.restarter.child_ended(event)
-                if exit is not None:
-                    return exit
+            exit = await self._serve_one(self._events.popleft())
+            if exit is not None:
+                return exit
         return Exit("shutdown")
+
+    async def _serve_one(self, event: Ended | Retry | Call) -> Exit | None:
+        """Its own frame: while the loop waits for the next event, it must not keep the last one's child in memory."""
+        if isinstance(event, Call):
+            await self._administrator.answer(event.name, event.args, event.reply)
+            return None
+        if isinstance(event, Retry):
+            return await self.restarter.retry(event)
+        return await self.restarter.child_ended(event)
 
     async def _stop_children(self) -> None:
         running = [member for member in reversed(self.members.values()) if member.life is not None or member.restarting]
@@ -288,7 +310,7 @@ class SupervisorLife:
             life = ActorLife(
                 member.cell,
                 self,
-                lambda life: body_for(spec.factory, args, spec.isolation, life, spec.ask_failure),
+                lambda life: body_for(spec.factory, args, spec.isolation, life, spec.ask_failure, spec.memory_limit),
                 shutdown=0.0 if spec.shutdown == "kill" else spec.shutdown,
                 drain=spec.drain,
             )

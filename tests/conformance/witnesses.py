@@ -1,4 +1,4 @@
-"""What the tests of stopping and of calls need beside the probes: somebody who watches, and a hold that always ends."""
+"""What the tests of stopping and of calls need beside the probes: who watches, who takes notes, and a hold that always ends."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import anyio
 import attrs
 
 import greenroom as gr
+from tests.conformance.probes import Boom, Crash, Hold
 
 
 @attrs.frozen
@@ -47,6 +48,35 @@ class Watcher(gr.Actor):
     @gr.handles
     async def terminated(self, message: gr.Terminated) -> None:
         self.seen.append(message)
+
+
+@attrs.frozen
+class Say(gr.Message[int]):
+    """Note this word; the answer is how many words this incarnation has noted."""
+
+    word: str
+
+
+class Scribe(gr.Actor):
+    """Notes what it is told, in order, in a list that outlives it."""
+
+    def __init__(self, words: list[str]) -> None:
+        self.words = words
+        self.count = 0
+
+    @gr.handles
+    async def say(self, message: Say) -> int:
+        self.words.append(message.word)
+        self.count += 1
+        return self.count
+
+    @gr.handles
+    async def hold(self, message: Hold) -> None:
+        await message.until.wait()
+
+    @gr.handles
+    async def crash(self, _message: Crash) -> None:
+        raise Boom
 
 
 def kinds(seen: list[gr.Terminated]) -> dict[str, str]:

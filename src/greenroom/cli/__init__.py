@@ -1,0 +1,1 @@
+"""The command line: `greenroom run` for a tree of yours, `greenroom demo` for the review desk."""
