@@ -1,7 +1,7 @@
 """The bare child of an anyio task group: what a supervised child costs before anybody supervises it.
 
 Idle, it waits on an event of its own. For restarts it has a queue that outlives it, as a mailbox outlives an
-incarnation: it raises, is caught, and is started again by `start_soon`.
+incarnation: it raises, is caught by its parent, and is started again by `start_soon`.
 """
 
 from __future__ import annotations
@@ -105,10 +105,9 @@ class _Crash(Exception):
 
 
 class _RestartedChild:
-    """A child that handles what is queued, and is started again after it raised."""
+    """A child that handles what is queued until it raises. The queue outlives it."""
 
-    def __init__(self, group: TaskGroup, clock: CrashClock) -> None:
-        self._group = group
+    def __init__(self, clock: CrashClock) -> None:
         self._clock = clock
         self._queue: deque[str] = deque()
         self._filled = anyio.Event()
@@ -118,14 +117,11 @@ class _RestartedChild:
         self._filled.set()
 
     async def run(self) -> None:
-        try:
-            while True:
-                while self._queue:
-                    await self._handle(self._queue.popleft())
-                self._filled = anyio.Event()
-                await self._filled.wait()
-        except _Crash:
-            self._group.start_soon(self.run)
+        while True:
+            while self._queue:
+                await self._handle(self._queue.popleft())
+            self._filled = anyio.Event()
+            await self._filled.wait()
 
     async def _handle(self, message: str) -> None:
         if message == "crash":
@@ -134,11 +130,40 @@ class _RestartedChild:
         self._clock.handled()
 
 
+async def _keep_running(child: _RestartedChild) -> None:
+    """Its parent: what the child raises comes out of its task group, is caught there, and the child is started again."""
+    while True:
+        try:
+            async with anyio.create_task_group() as group:
+                group.start_soon(child.run)
+        except* _Crash:
+            pass
+
+
 async def restart(n: int) -> Figures:
+    """A child that raises, is caught by its parent and is started again."""
     clock = CrashClock()
+    child = _RestartedChild(clock)
     async with anyio.create_task_group() as group:
-        child = _RestartedChild(group, clock)
-        group.start_soon(child.run)
+        group.start_soon(_keep_running, child)
+        figures = await meter_restart(child.tell, "crash", "after", clock, n)
+        group.cancel_scope.cancel()
+    return figures
+
+
+async def _run_again(child: _RestartedChild, group: TaskGroup) -> None:
+    try:
+        await child.run()
+    except _Crash:
+        group.start_soon(_run_again, child, group)
+
+
+async def restart_itself(n: int) -> Figures:
+    """A child that catches itself and starts its own successor: nobody is told, nobody decides. The least there is."""
+    clock = CrashClock()
+    child = _RestartedChild(clock)
+    async with anyio.create_task_group() as group:
+        group.start_soon(_run_again, child, group)
         figures = await meter_restart(child.tell, "crash", "after", clock, n)
         group.cancel_scope.cancel()
     return figures

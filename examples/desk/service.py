@@ -36,7 +36,7 @@ def tree() -> gr.Supervisor:
                 mailbox=mailbox,
                 memory_limit=2 * 1024**3,
                 start_timeout=30.0,
-                shutdown=1.0,
+                shutdown="kill",  # it keeps nothing
             ),
         ),
         intensity=500,

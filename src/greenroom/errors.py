@@ -235,7 +235,9 @@ class ChildNotFound(ChildRefused):
 class TooManyChildren(ChildRefused):
     """A `DynamicSupervisor` has as many children as it may (`max_children`); those that are restarting count."""
 
-    _reason = "was not started: the supervisor has its `max_children` already; `terminate_child` one first, or allow more"
+    _reason = (
+        "was not started: the supervisor has its `max_children` already; `terminate_child` one first, or allow more"
+    )
 
 
 class StartFailed(Failure):

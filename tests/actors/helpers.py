@@ -97,7 +97,7 @@ async def raised(awaitable: Awaitable[object]) -> BaseException:
     """The exception that something raises."""
     try:
         result = await awaitable
-    except BaseException as error:
+    except BaseException as error:  # noqa: BLE001 - whatever it is, it is what was asked for
         return error
     raise AssertionError(f"nothing was raised, but {result!r} returned")
 

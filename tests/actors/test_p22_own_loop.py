@@ -171,11 +171,12 @@ async def test_p22_a_call_to_the_own_supervisor_from_on_start_raises_at_once(cal
 
     async with tree(gr.Child("a", Calls)):
         assert clock.now() == 0.0
-    assert [str(error) for error in errors] == [
+    [error] = errors
+    assert str(error) == (
         f"'app/a' called `{call}` on 'app' from its own start, which that supervisor is waiting for. "
         "Send yourself a message in `on_start` and call when it arrives"
-    ]
-    assert isinstance(errors[0], gr.WouldDeadlock)
+    )
+    assert isinstance(error, gr.WouldDeadlock)
 
 
 async def test_p22_a_call_to_a_supervisor_further_up_that_waits_for_the_start_raises_at_once() -> None:

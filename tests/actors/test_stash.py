@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 import greenroom as gr
-from tests.actors.helpers import Boom, Do, Fail, Note, Puppet, events_of, idle, node, raised, tree
+from tests.actors.helpers import Boom, Do, Fail, Note, events_of, idle, node, raised, tree
 
 
 @attrs.frozen(eq=False)

@@ -326,7 +326,7 @@ async def test_p19_an_ask_without_timeout_waits_for_room_for_as_long_as_it_takes
             answers.append(await full.ref.ask(Note("asked"), timeout=None))
 
         group.start_soon(ask)
-        await anyio.sleep(100_000)
+        await anyio.sleep(80_000)
         full.released.set()
         await idle()
         assert answers == [2]

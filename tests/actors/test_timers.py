@@ -31,6 +31,11 @@ def act(function: Callable[[gr.Context], object]) -> Do:
     return Do(do)
 
 
+def cancel_both(context: gr.Context) -> None:
+    context.cancel("a")
+    context.cancel("e")
+
+
 class One:
     """`app/a`, and the log of its ticks."""
 
@@ -133,7 +138,7 @@ async def test_a_cancelled_timer_never_ticks() -> None:
     async with One() as one:
         await one.act(lambda context: context.after(1, Note("after"), key="a"))
         await one.act(lambda context: context.every(1, Note("every"), key="e"))
-        await one.act(lambda context: (context.cancel("a"), context.cancel("e")))
+        await one.act(cancel_both)
         await anyio.sleep(10)
         assert one.log == []
 
@@ -153,7 +158,7 @@ async def test_a_queued_tick_of_a_cancelled_timer_is_not_delivered() -> None:
         await one.act(lambda context: context.after(1, Note("after"), key="a"))
         await one.act(lambda context: context.every(1, Note("every"), key="e"))
         one.ref.tell(hold)
-        one.ref.tell(act(lambda context: (context.cancel("a"), context.cancel("e"))))
+        one.ref.tell(act(cancel_both))
         await anyio.sleep(2)
         hold.until.set()
         await anyio.sleep(5)

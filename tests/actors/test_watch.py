@@ -126,6 +126,31 @@ async def test_a_watch_while_the_target_waits_for_its_restart_means_the_next_inc
         assert await pair.exits() == [("error", 2)]
 
 
+async def test_a_watch_for_a_next_incarnation_that_never_comes_is_answered() -> None:
+    async with Pair(backoff=gr.Backoff(10.0, jitter=0.0)) as pair:
+        pair.target.tell(Fail(Boom()))
+        await idle()
+        await pair.watcher.ask(watch("app/t"))
+        await pair.supervisor.terminate_child("t")
+        assert await pair.exits() == [("error", 1)]
+
+
+async def test_a_watch_in_the_moment_of_the_end_is_answered() -> None:
+    async with Pair(restart="temporary") as pair, anyio.create_task_group() as group:
+        events = pair.runtime.events()
+
+        async def watch_at_the_end() -> None:
+            async for event in events:
+                if isinstance(event, gr.ActorEnded):
+                    pair.watcher._cell.life.context.watch(pair.target)  # type: ignore[union-attr]
+                    return
+
+        group.start_soon(watch_at_the_end)
+        await idle()
+        pair.target.tell(Fail(Boom()))
+        assert await pair.exits() == [("error", 1)]
+
+
 async def test_watching_twice_is_one_registration() -> None:
     async with Pair() as pair:
         await pair.watcher.ask(watch("app/t", times=3))

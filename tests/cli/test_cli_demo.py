@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -16,10 +17,12 @@ from typer.testing import CliRunner
 import greenroom as gr
 from greenroom.cli.main import app
 from greenroom.cli.review import event_line, progress_line, summary
+from greenroom.demo.chaos import plan
+from greenroom.demo.desk_actor import Way
 from greenroom.demo.messages import Progress
 from greenroom.demo.report import ReportNotWritten
 from greenroom.demo.reporter import Outcome
-from greenroom.demo.tree import desk
+from greenroom.demo.tree import desk, isolated_reader, pool_of, victims
 from greenroom.demo.values import FileRecord, Found, Kind, Review, Skipped, SkipReason
 from tests.cli.services import command, environment, finished, in_terminal
 from tests.demo.desks import DEEP, fill
@@ -53,30 +56,33 @@ def test_the_current_folder_is_reviewed_unless_another_is_named(tmp_path: Path) 
     assert (tmp_path / ".greenroom" / "report.md").exists()
 
 
-@pytest.mark.parametrize(("loop", "seed"), [("asyncio", 1), ("trio", 2)])
-def test_chaos_kills_and_crashes_and_the_findings_stay_the_same(tmp_path: Path, loop: str, seed: int) -> None:
-    folder = fill(tmp_path / "folder", 60)
+def seed_that_kills(readers: int, after: int) -> int:
+    """A seed by which chaos kills the worker process before so many files have been answered."""
+    staff = victims([*pool_of("/", readers), isolated_reader("/")])
+    return next(
+        seed
+        for seed in itertools.count()
+        if any(strike.way is Way.KILL and strike.after <= after for strike in plan(seed, staff))
+    )
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "trio"])
+def test_chaos_kills_and_crashes_and_the_findings_stay_the_same(tmp_path: Path, loop: str) -> None:
+    # One reader has 72 files on their way at most, so the last one comes up long after the strike: the isolated reader has
+    # to come back to read it.
+    folder = fill(tmp_path / "folder", 300)
+    (folder / "z_large.toml").write_text("# just a comment\n" * 1_000)
     (folder / "deep.json").write_text(DEEP)
     calm, wild = tmp_path / "calm", tmp_path / "wild"
     assert finished("demo", "folder", "--out", "calm", cwd=tmp_path).returncode == 0
+    seed = str(seed_that_kills(1, after=30))
     done = finished(
-        "demo",
-        "folder",
-        "--out",
-        "wild",
-        "--chaos",
-        "--seed",
-        str(seed),
-        "--readers",
-        "1",
-        "--backend",
-        loop,
-        cwd=tmp_path,
+        "demo", "folder", "--out", "wild", "--chaos", "--seed", seed, "--readers", "1", "--backend", loop, cwd=tmp_path
     )
     assert done.returncode == 0
+    assert "desk/readers/isolated' was killed by SIGKILL" in done.stdout
     assert findings(wild) == findings(calm)
     assert run_of(wild)["strikes"] >= 5
-    assert "SIGKILL" in done.stdout
 
 
 def test_a_terminal_is_shown_the_tree_with_its_progress(tmp_path: Path) -> None:
@@ -268,8 +274,19 @@ def test_progress_says_whether_the_walk_goes_on(walked: bool, said: str) -> None
             gr.LoopBlocked(at=0, path="", seconds=1.25, message_type=None, stack=""),
             "block: something held the event loop for 1.2 s",
         ),
-        (gr.StopRequested(at=0, path="desk", stage=gr.Stage.REQUESTED, why="SIGINT arrived"), "stop: SIGINT arrived"),
+        (gr.StopRequested(at=0, path="desk", stage=gr.Stage.REQUESTED, why="SIGINT arrived"), ""),
+        (
+            gr.StopRequested(at=0, path="desk", stage=gr.Stage.CANCELLED, why="SIGINT arrived"),
+            "stop: cancelled, SIGINT arrived",
+        ),
     ],
 )
 def test_what_a_watcher_wants_to_see_is_one_line(event: gr.Event, said: str) -> None:
     assert event_line(event) == said
+
+
+def test_that_a_worker_is_killed_is_news_only_while_the_desk_works() -> None:
+    died = gr.WorkerDied("desk/readers/isolated", "was killed by SIGKILL")
+    event = gr.ActorEnded(at=0, path="desk/readers/isolated", incarnation=1, exit=gr.Exit("killed", died))
+    assert event_line(event, stopping=False).startswith("crash: desk/readers/isolated (life 1), killed: WorkerDied: ")
+    assert event_line(event, stopping=True) == ""

@@ -156,7 +156,7 @@ def test_every_kind_of_event_has_a_level_or_is_logged_by_its_supervisor(kind: ty
 def test_an_event_is_logged_at_the_level_of_its_kind(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "greenroom.events")
     log_event(gr.ActorStarted(at=0.0, path="s/a", incarnation=1))
-    log_event(gr.ActorAbandoned(at=0.0, path="s/a", incarnation=1, thread="t"))
+    log_event(gr.ActorStuck(at=0.0, path="s/a", incarnation=1, message_type=None, age=1.0, stack=""))
     assert [r.levelno for r in caplog.records] == [logging.DEBUG, logging.ERROR]
 
 

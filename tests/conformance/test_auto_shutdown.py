@@ -33,6 +33,18 @@ async def test_otp_077_the_end_of_any_significant_child_stops_the_others_in_reve
         assert exits(events, "top/sup") == [gr.Exit("shutdown")]
 
 
+async def test_otp_077_the_end_of_one_significant_child_is_enough_though_another_runs_on() -> None:
+    log = Log()
+    pair = [log.child(name, significant=True, restart="transient") for name in ("s1", "s2")]
+    async with below_top(supervisor("any_significant", *pair)) as runtime:
+        events = runtime.events()
+        log.take()
+        runtime.ref("top/sup/s1").tell(End())
+        await settle()
+        assert log.take() == ["end s1", "stop s2"]
+        assert exits(events, "top/sup") == [gr.Exit("shutdown")]
+
+
 async def test_otp_077_an_automatic_shutdown_of_the_whole_tree_ends_its_block_in_good_order() -> None:
     log = Log()
     tree = gr.Supervisor(

@@ -326,6 +326,22 @@ async def test_a_start_that_swallows_its_timeout_counts_as_failed_though_it_ends
         assert isinstance(failure.value.__cause__, gr.StartTimeout)
 
 
+async def test_a_child_that_crashes_while_a_later_one_starts_is_restarted_when_all_have_started() -> None:
+    log = Log()
+    log.next_starts("b", 2.0)
+    runtime = gr.Runtime(gr.Supervisor("sup", log.child("a"), log.child("b"), log.child("c")))
+    async with anyio.create_task_group() as group:
+        group.start_soon(crash_first, runtime)
+        async with runtime:
+            await settle()
+            assert log.take() == ["start a", "start b", "die a", "start c", "start a"]
+
+
+async def crash_first(runtime: gr.Runtime) -> None:
+    await settle()
+    await crash(runtime.ref("sup/a"))
+
+
 # ------------------------------------------------------------------------------------------------ children at once
 
 
@@ -351,3 +367,17 @@ async def test_when_one_of_a_parallel_group_fails_the_others_are_stopped_with_th
             pytest.fail("the block was entered")
     first, *group, last_but_one, last = log.take()
     assert (first, sorted(group), last_but_one, last) == ("start a", ["fail b", "start c"], "stop c", "stop a")
+
+
+async def test_supervisors_may_start_at_once_too() -> None:
+    log = Log()
+    for name in "ab":
+        log.next_starts(name, 2.0)
+    group = gr.Parallel(gr.Supervisor("x", log.child("a")), gr.Supervisor("y", log.child("b")))
+    async with gr.Runtime(gr.Supervisor("sup", group)):
+        assert anyio.current_time() == 2.0
+
+
+def test_only_children_may_be_in_a_parallel_group() -> None:
+    with pytest.raises(gr.BadSpec, match="Parallel"):
+        gr.Parallel(Boomer)  # type: ignore[arg-type]

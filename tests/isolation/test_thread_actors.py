@@ -12,6 +12,8 @@ import anyio
 import attrs
 import pytest
 import trio
+from hypothesis import given
+from hypothesis import strategies as st
 
 import greenroom as gr
 from tests.actors.helpers import Boom, idle, node, raised, tree
@@ -151,7 +153,9 @@ async def test_p25_an_on_stop_that_awaits_the_event_loop_is_the_actors_error_exi
             await Yields()
 
     log: list[Any] = []
-    async with tree(thread_child("watcher", log), gr.Child("a", Waits, isolation="thread", restart="temporary")) as runtime:
+    async with tree(
+        thread_child("watcher", log), gr.Child("a", Waits, isolation="thread", restart="temporary")
+    ) as runtime:
         ref = runtime.ref("app/a")
         await runtime.ref("app/watcher").ask(Do(lambda actor: actor.context.watch(ref)))
         await runtime.ref("app").terminate_child("a")
@@ -182,6 +186,21 @@ async def test_p13_a_constructor_that_raises_is_a_start_failure_without_on_stop(
     assert log == []
 
 
+async def test_a_system_without_a_thread_left_is_a_start_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    async with tree() as runtime:
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", start)
+            error = await raised(runtime.ref("app").start_child(thread_child("a")))
+        assert isinstance(error, gr.StartFailed)
+        assert "can't start new thread" in str(error.__cause__)
+        await runtime.ref("app").start_child(thread_child("a"))
+        await anyio.sleep(10)  # virtual time is not held for the thread that never was
+        assert anyio.current_time() == 10.0
+
+
 async def test_p20_ignore_in_on_start_leaves_the_child_down_without_an_error() -> None:
     class Ignores(Blocking):
         async def on_start(self) -> None:
@@ -197,7 +216,10 @@ async def test_p25_a_factory_that_makes_an_actor_with_async_handlers_fails_at_th
         async def note(self, message: Note) -> int:
             return 0
 
-    error = await raised(start_one(gr.Child("a", lambda: Async(), isolation="thread")))
+    def make() -> gr.Actor:
+        return Async()
+
+    error = await raised(start_one(gr.Child("a", make, isolation="thread")))
     assert isinstance(error.__cause__, TypeError)
     assert "isolation='task'" in str(error.__cause__)
 
@@ -339,6 +361,26 @@ async def test_p19_a_late_reply_to_an_ask_that_timed_out_is_dropped() -> None:
         assert ref.incarnation == 1
 
 
+@given(st.lists(st.sampled_from(["note", "ask", "reject", "crash", "stop"]), max_size=25))
+async def test_whatever_comes_each_message_is_handled_once_and_in_order(script: list[str]) -> None:
+    log: list[Any] = []
+    async with tree(thread_child("a", log), intensity=1000) as runtime:
+        ref = runtime.ref("app/a")
+        for number, step in enumerate(script):
+            error = {"reject": gr.Rejected(), "crash": Boom("x"), "stop": gr.Stop()}.get(step)
+            if error is not None:
+                ref.tell(Fail(error))
+            elif step == "note":
+                ref.tell(Note(number))
+            else:
+                await ref.ask(Note(number))
+        await ref.ask(Note("end"))
+        assert [entry for entry in log if isinstance(entry, int)] == [
+            number for number, step in enumerate(script) if step in ("note", "ask")
+        ]
+        assert ref.incarnation == 1 + script.count("crash") + script.count("stop")
+
+
 # ------------------------------------------------------------------------------------------- SystemExit and the like
 
 
@@ -393,8 +435,8 @@ def test_p25_concurrency_is_refused_for_a_plain_handler() -> None:
     with pytest.raises(gr.BadHandler, match="concurrency needs `async def`"):
 
         class Concurrent(gr.Actor):
-            @gr.handles(concurrency=2)
-            def note(self, message: Note) -> int:  # type: ignore[type-var]
+            @gr.handles(concurrency=2)  # type: ignore[arg-type]  # the type checker refuses it, too
+            def note(self, message: Note) -> int:
                 return 0
 
 

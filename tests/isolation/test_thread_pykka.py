@@ -16,7 +16,7 @@ from pykka._envelope import Envelope
 
 import greenroom as gr
 from tests.actors.helpers import Boom, idle, node, raised, tree
-from tests.isolation.threads import Do, Fail, Gate, Note, Old, blocker, threads_of
+from tests.isolation.threads import Do, Fail, Gate, Note, Old, blocker, thread_child, threads_of
 
 
 def old(name: str, log: list[Any] | None = None, **options: Any) -> gr.Child:
@@ -96,8 +96,6 @@ async def test_p26_a_running_child_is_in_pykkas_registry_under_its_own_class() -
 
 
 async def test_p26_an_actor_of_ours_is_not_in_pykkas_registry() -> None:
-    from tests.isolation.threads import thread_child
-
     before = pykka.ActorRegistry.get_all()
     async with tree(thread_child("a")) as runtime:
         await runtime.ref("app/a").ask(Note(1))
@@ -224,19 +222,36 @@ async def test_p26_a_failure_by_pykkas_own_ref_is_a_crash_of_the_idle_child() ->
 
 
 async def test_p26_a_message_given_to_a_thread_that_crashed_before_it_came_to_it_is_not_lost() -> None:
-    log: list[Any] = []
+    with blocker() as release:
 
-    def crash_behind_our_back(actor: Any) -> None:
-        # Pykka's own messages are in its inbox before ours: the next of ours is given to it behind them.
-        actor.actor_ref.tell(Fail(Boom("x")))
-        actor.actor_ref.tell(Note("lost with Pykka's inbox"))
+        def fill_the_inbox(actor: Any) -> None:
+            # Pykka's own messages are in its inbox before ours: the next of ours is given to it behind them.
+            actor.actor_ref.tell(Do(lambda _: release.wait(5)))
+            actor.actor_ref.tell(Fail(Boom("x")))
 
-    async with tree(old("old", log)) as runtime:
-        ref = runtime.ref("app/old")
-        ref.tell(Do(crash_behind_our_back))
-        assert await ref.ask(Note("kept")) == 4
-        assert log == ["on_start", "on_failure x", "on_start", "kept"]
-        assert ref.incarnation == 2
+        log: list[Any] = []
+        async with tree(old("old", log)) as runtime:
+            replies = await ask_behind(runtime, fill_the_inbox, release)
+            assert replies == [4]
+            assert runtime.ref("app/old").incarnation == 2
+            assert log == ["on_start", "on_failure x", "on_start", "kept"]
+
+
+async def ask_behind(runtime: gr.Runtime, first: Callable[[Any], object], release: threading.Event) -> list[Any]:
+    """Ask behind this work, release the thread when it has been given the ask, and return the replies."""
+    replies: list[Any] = []
+    ref = runtime.ref("app/old")
+
+    async def ask() -> None:
+        replies.append(await ref.ask(Note("kept")))
+
+    async with anyio.create_task_group() as group:
+        ref.tell(Do(first))
+        group.start_soon(ask)
+        while node(runtime, "app/old").message_type != "Note":
+            await anyio.lowlevel.checkpoint()
+        release.set()
+    return replies
 
 
 # ---------------------------------------------------------------------------------------------------------- ends
@@ -257,12 +272,27 @@ async def test_p26_its_own_stop_is_a_normal_end() -> None:
 
 
 async def test_p26_a_message_given_to_a_thread_behind_its_own_stop_goes_to_the_next_incarnation() -> None:
-    log: list[Any] = []
-    async with tree(old("old", log)) as runtime:
-        ref = runtime.ref("app/old")
-        ref.tell(Do(lambda actor: actor.stop()))
-        assert await ref.ask(Note("kept")) == 4
-        assert log == ["on_start", "on_stop", "on_start", "kept"]
+    with blocker() as release:
+
+        def stop_soon(actor: Any) -> None:
+            actor.actor_ref.tell(Do(lambda _: release.wait(5)))
+            actor.stop()
+
+        log: list[Any] = []
+        async with tree(old("old", log)) as runtime:
+            assert await ask_behind(runtime, stop_soon, release) == [4]
+            assert log == ["on_start", "on_stop", "on_start", "kept"]
+
+
+async def test_p26_an_actor_that_stops_itself_in_its_on_start_has_not_started() -> None:
+    class Stops(Old):
+        def on_start(self) -> None:
+            self.actor_stopped.set()
+
+    async with tree() as runtime:
+        error = await raised(runtime.ref("app").start_child(gr.Child("old", Stops, isolation="thread")))
+        assert isinstance(error, gr.StartFailed)
+        assert "stopped itself in its on_start" in str(error.__cause__)
 
 
 async def test_p26_a_stop_of_all_pykka_actors_by_somebody_else_is_a_normal_end_too() -> None:
@@ -330,12 +360,12 @@ async def test_p26_an_order_to_exit_out_of_a_hook_ends_no_other_pykka_actor(hook
     exiting = type("Exiting", (Old,), {hook: exits})
     with bystander() as other:
         async with tree() as runtime:
-            try:
-                await runtime.ref("app").start_child(gr.Child("old", exiting, isolation="thread", restart="temporary"))
-                runtime.ref("app/old").tell(Fail(Boom("x")))
-            except gr.StartFailed as error:
-                assert hook == "on_start"
-                assert isinstance(error.__cause__, SystemExit)
+            start = runtime.ref("app").start_child(gr.Child("old", exiting, isolation="thread", restart="temporary"))
+            if hook == "on_start":
+                assert isinstance((await raised(start)).__cause__, SystemExit)
+            else:
+                (await start).tell(Fail(Boom("x")))
+                await idle()
             assert not runtime.stopping
         assert other.is_alive()
 

@@ -6,6 +6,7 @@ time and stuck after the kill time.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 
@@ -272,7 +273,45 @@ async def test_p03_a_start_child_whose_start_is_stuck_fails_and_its_place_is_fre
         with pytest.raises(gr.StartFailed):
             await sup.start_child(child)
         assert await states(sup) == {"a": "stuck"}
-        with pytest.raises(gr.AlreadyStarted):
+        with pytest.raises(gr.ChildStillEnding):
             await sup.start_child(child)
         await release(event)
         assert await states(sup) == {}
+
+
+async def test_p06_a_thread_abandoned_at_its_own_end_is_reported_at_once_and_restarted_when_it_has_ended() -> None:
+    log = Log()
+    gate = threading.Event()
+
+    class Blocked(gr.Actor):
+        async def on_start(self) -> None:
+            log.entries.append("start a")
+
+        async def on_stop(self, exit: gr.Exit) -> None:
+            gate.wait()
+
+        @gr.handles
+        def crash(self, _message: Crash) -> None:
+            raise Boom
+
+    child = gr.Child("a", Blocked, isolation="thread", shutdown=SHUTDOWN)
+    async with gr.Runtime(gr.Supervisor("sup", child), kill_time=0.1) as runtime:
+        try:
+            events = runtime.events()
+            runtime.ref("sup/a").tell(Crash())
+            found = []
+            async for event in events:
+                found.append(event)
+                if isinstance(event, gr.SupervisorReport):
+                    break
+            assert isinstance(found[-1], gr.SupervisorReport)
+            assert found[-1].context == "child_terminated"
+            assert await states(runtime.ref("sup")) == {"a": "abandoned"}
+            assert log.take() == ["start a"]
+        finally:
+            gate.set()
+        async for event in events:
+            if isinstance(event, gr.ActorStarted):
+                break
+        assert await states(runtime.ref("sup")) == {"a": "running"}
+        assert reports(events) == []

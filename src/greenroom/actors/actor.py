@@ -43,6 +43,8 @@ class Actor:
         """Runs before the first message of an incarnation. What it returns is handed to `start_child`'s caller (OTP: start info).
 
         Raising is a start failure; `raise gr.Ignore` leaves the child down without an error. Bounded by `start_timeout`.
+
+        On a thread this and `on_stop` have no event loop to await: leave out `await`, or write a plain `def`.
         """
 
     async def on_stop(self, exit: Exit) -> None:

@@ -63,8 +63,8 @@ class TaskBody:
         self._args = args
         self._cell = cell
         self._context = context
-        self.table: dict[type, Perform] = {}
-        self.concurrent: dict[type, Handler] = {}
+        self.table = _NO_TABLE
+        self.concurrent = _NO_HANDLERS
 
     async def start(self) -> object:
         self._cell.offer_context(self._context)
@@ -83,7 +83,7 @@ class TaskBody:
         actor.context = self._context
         self.target = actor
         self.table, self.concurrent = _tables(type(actor))
-        return await actor.on_start()
+        return None if type(actor).on_start is Actor.on_start else await actor.on_start()
 
     @property
     def has_on_stop(self) -> bool:
@@ -114,3 +114,7 @@ def _tables(cls: type[Actor]) -> tuple[dict[type, Perform], dict[type, Handler]]
         )
         cls.__dispatch__ = tables  # type: ignore[attr-defined]
     return tables
+
+
+_NO_TABLE: dict[type, Perform] = {}
+_NO_HANDLERS: dict[type, Handler] = {}

@@ -13,8 +13,8 @@ from greenroom.actors.handlers import Handler
 from greenroom.mailbox import Envelope, Slot
 
 if TYPE_CHECKING:
-    from greenroom.actors.message_loop import MessageLoop
     from greenroom.actors.life import ActorLife
+    from greenroom.actors.message_loop import MessageLoop
 
 
 @define(eq=False)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from greenroom.actors.messages import Exit, Message, Terminated, not_a_message
 from greenroom.actors.nursery import Nursery
+from greenroom.actors.ref import Ref
 from greenroom.actors.timers import Timer
 from greenroom.errors import Misuse, StashFull
 from greenroom.mailbox import Envelope, Notice, message_type
@@ -14,7 +15,6 @@ from greenroom.mailbox import Envelope, Notice, message_type
 if TYPE_CHECKING:
     from greenroom.actors.cell import Cell
     from greenroom.actors.life import ActorLife
-    from greenroom.actors.ref import Ref
     from greenroom.runtime import Runtime
 
 DEFAULT_STASH = 10_000
@@ -60,6 +60,8 @@ class Context:
 
         While it is restarting, the next incarnation is meant. Twice is one registration. To go on watching, watch again.
         """
+        if not isinstance(ref, Ref):
+            raise TypeError(f"watch({ref!r}): a gr.Ref is watched, as runtime.ref(path) gives it")
         if self._watching is None:
             self._watching = {}
         if ref._cell not in self._watching:

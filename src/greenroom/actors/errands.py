@@ -15,13 +15,13 @@ import anyio
 from greenroom.actors.body_tasks import BodyTasks
 from greenroom.actors.cell import Cell
 from greenroom.actors.current import current_actor
-from greenroom.actors.messages import Message
+from greenroom.actors.messages import Message, not_a_message
 from greenroom.actors.real_time import RealTime
 from greenroom.actors.ref import Ref
 from greenroom.actors.services import Services
 from greenroom.actors.wire import Frame, Kind
-from greenroom.errors import GreenroomError, MailboxFull, NotAMessage
-from greenroom.mailbox import DeadLetterReason, Mailbox, MemoryMailbox, message_type
+from greenroom.errors import GreenroomError, MailboxFull
+from greenroom.mailbox import DeadLetterReason, Mailbox, MemoryMailbox
 
 if TYPE_CHECKING:
     from greenroom.actors.life import ActorLife
@@ -148,7 +148,7 @@ class Errands:
 
 def _checked(message: object) -> Message[Any]:
     if not isinstance(message, Message):
-        raise NotAMessage(message_type(message))
+        raise not_a_message(message)
     return message
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
 from attrs import frozen
 
-from greenroom.actors.messages import Exit, Ignore, Stop
+from greenroom.actors.messages import Exit, Ignore, Rejected, Stop
 
 
 @frozen
@@ -45,19 +46,16 @@ def classify(error: BaseException, cancelled: type[BaseException]) -> Verdict:
     """How a child ended that let `error` out.
 
     Groups are split: KeyboardInterrupt and SystemExit end the tree; of the rest, a cancellation that is not ours counts as the
-    error only when nothing else does; one exception is unwrapped, several stay together as one group: one exit, one restart.
+    error only when nothing else does; one exception is unwrapped, several stay together as one group: one exit, one restart. A `Stop`
+    counts only when nothing has failed beside it.
     """
     fatal: list[BaseException] = []
     errors: list[BaseException] = []
     foreign: list[BaseException] = []
 
-    def sort(one: BaseException) -> None:
-        if isinstance(one, BaseExceptionGroup):
-            for inner in one.exceptions:
-                sort(inner)
-        elif isinstance(one, Carried):
-            sort(one.error)
-        elif isinstance(one, Contained):
+    for leaf in _leaves(error):
+        one = leaf.error if isinstance(leaf, Carried) else leaf
+        if isinstance(one, Contained):
             errors.append(one.error)
         elif isinstance(one, (KeyboardInterrupt, SystemExit)):
             fatal.append(one)
@@ -65,8 +63,8 @@ def classify(error: BaseException, cancelled: type[BaseException]) -> Verdict:
             foreign.append(one)
         else:
             errors.append(one)
-
-    sort(error)
+    stops = [one for one in errors if isinstance(one, Stop)]
+    errors = stops[:1] if len(stops) == len(errors) else [one for one in errors if not isinstance(one, Stop)]
     cause = _one(errors, error) or _one(foreign, error) or _one(fatal, error) or error
     if fatal:
         return Verdict(Exit("error", cause), fatal=fatal[0])
@@ -82,10 +80,21 @@ def _one(errors: list[BaseException], whole: BaseException) -> BaseException | N
 
 
 def lone(error: BaseException) -> BaseException:
-    """The one exception in a group of one (a task group in a handler makes such groups), however deep; else the error itself."""
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-    return error
+    """What a group stands for when that is one thing (a task group in a handler makes such groups); else the error itself.
+
+    One exception, however deep; or several that all stop the actor, or all refuse its message: the first of them.
+    """
+    leaves = list(_leaves(error))
+    one_kind = any(all(isinstance(leaf, kind) for leaf in leaves) for kind in (Stop, Rejected))
+    return leaves[0] if len(leaves) == 1 or one_kind else error
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from _leaves(inner)
+    else:
+        yield error
 
 
 def suspended_stack(coroutine: Any) -> str:

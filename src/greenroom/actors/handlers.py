@@ -225,7 +225,9 @@ def _fits(returned: Any, promised: Any, *, lenient: bool) -> bool:
     if returned == promised or Any in (returned, promised) or promised is object:
         return True
     if isinstance(returned, str) or isinstance(promised, str):
-        return _name(returned) == _name(promised)
+        # Only the type checker knows one of them. Two plain names can still be told apart, wherever they were imported from.
+        names = [_name(one).rpartition(".")[2] for one in (returned, promised)]
+        return names[0] == names[1] or not all(name.isidentifier() for name in names)
     if returned is typing.NoReturn or returned is typing.Never:
         return True
     members = typing.get_args(returned) if typing.get_origin(returned) in (Union, types.UnionType) else (returned,)
@@ -244,7 +246,7 @@ def _member_fits(member: Any, allowed: tuple[Any, ...]) -> bool:
             return True  # Literal, Annotated, protocols of typing: left to the type checker
         arguments, wanted = typing.get_args(member), typing.get_args(one)
         try:
-            fits = issubclass(plain, target) or (target is float and plain is int)
+            fits = issubclass(plain, _NUMBERS.get(target, target))
         except TypeError:
             return True  # a protocol that is not checkable at run time
         if fits and (
@@ -254,10 +256,14 @@ def _member_fits(member: Any, allowed: tuple[Any, ...]) -> bool:
     return False
 
 
+_NUMBERS: dict[type, tuple[type, ...]] = {float: (float, int), complex: (complex, float, int)}
+"""What a type checker takes for a number of this kind."""
+
+
 def _loose(arguments: tuple[Any, ...], wanted: tuple[Any, ...]) -> bool:
-    return len(arguments) == len(wanted) and all(
-        _fits(a, w, lenient=False) for a, w in zip(arguments, wanted, strict=True)
-    )
+    if len(arguments) != len(wanted):
+        return ... in arguments + wanted  # tuples of any length
+    return all(_fits(a, w, lenient=False) for a, w in zip(arguments, wanted, strict=True))
 
 
 def _name(annotation: Any) -> str:

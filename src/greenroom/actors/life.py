@@ -13,6 +13,7 @@ and `kill`; after the latter two the life settles in bounded time, ended or `stu
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Coroutine
 from enum import Enum
 from typing import Any, Protocol
@@ -33,8 +34,10 @@ from greenroom.actors.services import Services
 from greenroom.errors import Misuse
 from greenroom.mailbox import MemoryMailbox, Slot
 
-MOMENT = 0.05
-"""Seconds for which a stuck child's shield is lifted to try its cancellation again."""
+logger = logging.getLogger("greenroom.actors")
+
+TURNS = 10
+"""Turns of the loop for which a stuck child's shield is lifted to try its cancellation again: some need it at more than one await."""
 
 
 class Owner(Protocol):
@@ -66,11 +69,13 @@ class ActorLife:
     __slots__ = (
         "_cancelled_at",
         "_companion",
+        "_companion_over",
         "_crash",
         "_finish_timer",
         "_last_timer",
         "_main",
         "_nursery",
+        "_overdue_at",
         "_owner",
         "_polite",
         "_scopes",
@@ -116,11 +121,13 @@ class ActorLife:
         self._polite = True
         self._told_at: float | None = None
         self._cancelled_at: float | None = None
+        self._overdue_at = 0.0
         self._last_timer: Any = None
         self._finish_timer: Any = None
         self._scopes = ScopePair(self.loop.cancel_scope)
         self._nursery: Nursery | None = None
         self._companion: Slot | None = None
+        self._companion_over = True
         self._main: Any = None
         cell.incarnation += 1
         self.incarnation = cell.incarnation
@@ -179,6 +186,7 @@ class ActorLife:
         if self._last_timer is not None:
             self._last_timer.cancel()
         if self.exit is None:
+            self._overdue_at = self.loop.now()
             self._scopes.cancel()
             self._last_timer = self.services.timers.after(self.body.grace, self._found_stuck)
 
@@ -189,25 +197,33 @@ class ActorLife:
         self._rest(True)
         self.settled = True
         self.cell.state = State.STUCK
-        now = self.loop.now()
+        now, kind, stack = self.loop.now(), self.messages.type_in_hand, self.stack()
+        age = now - (self._told_at if self._told_at is not None else self._overdue_at)
+        logger.error(
+            "stuck: %s does not end, %.1f s after it was told to (message in hand: %s)\n%s",
+            self.cell.path,
+            age,
+            kind,
+            stack,
+        )
         self.services.events.publish(
             ActorStuck(
                 at=now,
                 path=self.cell.path,
                 incarnation=self.incarnation,
-                message_type=self.messages.type_in_hand,
-                age=now - (self._told_at if self._told_at is not None else now),
-                stack=self.stack(),
+                message_type=kind,
+                age=age,
+                stack=stack,
             )
         )
         self.services.timers.after(self.services.settings.stuck_report, self._try_again)
         if first:
             self._owner.life_settled(self)
 
-    def _try_again(self) -> None:
+    def _try_again(self, turns: int = TURNS) -> None:
+        self._rest(turns == 0)
         if self.exit is None:
-            self._rest(False)
-            self.services.timers.after(MOMENT, self._found_stuck)
+            self.loop.post(self._found_stuck if turns == 0 else lambda: self._try_again(turns - 1))
 
     def _rest(self, shielded: bool) -> None:
         self._scopes.rest(shielded)
@@ -220,13 +236,15 @@ class ActorLife:
         """The event-loop task. Never raises."""
         self.task = self.loop.current_task()
         current_actor.set(self.cell)
-        verdict = self._judge(await self._guarded(self._work()))
+        outcome = await self._guarded(self._work())
+        self.services.busy.leave(self)
+        verdict = self._judge(outcome)
         started = self.phase is Phase.RUNNING
         if verdict.ignored:
             # Out of a start it is a normal end (OTP: ignore); out of a handler it is an error like any other.
             verdict = Verdict(verdict.exit if started else Exit("normal"), verdict.fatal, ignored=not started)
-        if self._companion is not None:
-            verdict = await self._end_companion(self._companion, verdict)
+        if self._nursery is not None and self._nursery.opened:
+            verdict = await self._end_companion(self._nursery, verdict)
         polite = self._polite and started
         if self.body.must_finish or (polite and self.body.has_on_stop):
             verdict = await self._finish(verdict, polite)
@@ -307,7 +325,7 @@ class ActorLife:
     # ------------------------------------------------------------------------------------------------ the companion
 
     def start_companion(self, main: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        self._companion = self.loop.slot()
+        self._companion_over = False
         self._owner.spawn(main)
 
     def nursery_failed(self, error: BaseException) -> None:
@@ -317,19 +335,25 @@ class ActorLife:
                 self._scopes.cancel()
 
     def companion_ended(self, verdict: Verdict | None) -> None:
-        assert self._companion is not None
         if verdict is not None and self._cancelled_at is None:
             self._crash = verdict  # of all that has failed in it
-        self._companion.set_result(None)
+        self._companion_over = True
+        if self._companion is not None and not self._companion.done():
+            self._companion.set_result(None)
 
-    async def _end_companion(self, companion: Slot, verdict: Verdict) -> Verdict:
+    async def _end_companion(self, nursery: Nursery, verdict: Verdict) -> Verdict:
         found = self._crash
-        self.nursery.close()
-        if not companion.done():
+        nursery.close()
+        if not self._companion_over:
             if self._cancelled_at is None:
                 # Nobody times a crash from outside: a nursery that swallows its cancellation must be found here.
                 self._last_timer = self.services.timers.after(self.services.settings.kill_time, self._last_chance_over)
-            await companion
+            while not self._companion_over:
+                self._companion = self.loop.slot()
+                try:
+                    await self._companion
+                except self.loop.cancelled as error:  # a native one: what runs there must be waited for all the same
+                    self._absorb_native_cancellation(error)
             if self._cancelled_at is None:
                 self._last_timer.cancel()
         if self._crash is not None and (verdict is found or verdict.exit.clean):
@@ -386,7 +410,7 @@ class ActorLife:
             return "abandoned"
         if exit.kind == "killed":
             return "killed" if self.body.must_finish and not isinstance(self.body, OwnThread) else "cancelled"
-        return "stopped"
+        return "stopped" if exit.clean else "failed"
 
     def thread_ended(self) -> None:
         """The thread of a life that was abandoned has ended after all."""

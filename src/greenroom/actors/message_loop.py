@@ -6,8 +6,8 @@ here, and ends the loop unless the actor survives it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine, Iterator
+from typing import TYPE_CHECKING, Any
 
 from greenroom.actors.bodies import Perform
 from greenroom.actors.concurrent import ConcurrentHandlers, Run
@@ -64,20 +64,21 @@ class MessageLoop:
             self.own_exit = exit or Exit("normal")
         self.stop()
 
-    async def run(self) -> None:
-        """Handle messages until it is time to stop; returns when nothing is in hand any more."""
-        busy = self._life.services.busy
-        try:
-            if self._life.body.concurrent:
-                self._concurrent = ConcurrentHandlers(self._life, self)
-                self._life.nursery.open()
-            await self._serve()
-            while self._concurrent is not None and self._concurrent.runs:
-                busy.leave(self._life)
-                await self._mailbox.wait()
-                await self._serve()  # with `drain`, what has been queued meanwhile
-        finally:
-            busy.leave(self._life)
+    def run(self) -> Coroutine[Any, Any, None]:
+        """Handle messages until it is time to stop; the coroutine ends when nothing is in hand any more.
+
+        Whoever runs it sees to `busy.leave`, however it ends.
+        """
+        return self._serve_beside_nursery() if self._life.body.concurrent else self._serve()
+
+    async def _serve_beside_nursery(self) -> None:
+        self._concurrent = concurrent = ConcurrentHandlers(self._life, self)
+        self._life.nursery.open()
+        await self._serve()
+        while concurrent.runs:
+            self._life.services.busy.leave(self._life)
+            await self._mailbox.wait()
+            await self._serve()  # with `drain`, what has been queued meanwhile
 
     async def _serve(self) -> None:
         """The hot path.

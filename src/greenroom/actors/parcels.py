@@ -38,12 +38,19 @@ class Parcels:
     Args:
         find_ref: makes a ref of (path, incarnation).
         resolve: finds the class of a tag.
+        ref_class: of the refs on this side.
     """
 
-    def __init__(self, find_ref: Callable[[str, int], Ref], resolve: Resolver = import_class) -> None:
+    def __init__(
+        self, find_ref: Callable[[str, int], Ref], resolve: Resolver = import_class, ref_class: type[Ref] = Ref
+    ) -> None:
         self._resolve = resolve
         self._codec = codec = Codec(resolve=resolve)
-        codec.register_external(Ref, "greenroom:Ref", lambda ref: (ref.path, ref.incarnation), lambda it: find_ref(*it))
+        codec.register_external(
+            ref_class, "greenroom:Ref", lambda ref: (ref.path, ref.incarnation), lambda it: find_ref(*it)
+        )
+        if ref_class is not Ref:  # annotations name it, though no value here is exactly one
+            codec.register_external(Ref, "greenroom:Ref elsewhere", _elsewhere, _elsewhere)
         codec.register(Terminated, names={"Ref": Ref})
         self.encode = codec.encode
         """Raises `NotEncodable`."""
@@ -105,3 +112,7 @@ class Parcels:
         for note in told.notes:
             error.add_note(note)
         return error
+
+
+def _elsewhere(value: object) -> Any:
+    raise TypeError("a ref of the parent's side cannot be in its worker")

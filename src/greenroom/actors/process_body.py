@@ -91,6 +91,8 @@ class ProcessBody:
         self._finish_error: BaseException | None = None
         self._kill = False
         self._killed = False
+        self._insisted = False
+        """Its `on_stop` had to be ended, by us."""
 
     # --------------------------------------------------------------------------------------------------- for the life
 
@@ -204,6 +206,7 @@ class ProcessBody:
     async def _insist(self, worker: WorkerProcess, *, had_its_chance: bool) -> None:
         """It has not ended in time: SIGTERM and the kill time if it has not had those, then SIGKILL."""
         if not (had_its_chance or self._kill):
+            self._insisted = True
             worker.signal_group(signal.SIGTERM)
             with anyio.move_on_after(self._life.services.settings.kill_time):
                 await self._gone.wait()
@@ -221,13 +224,16 @@ class ProcessBody:
             if exit.clean:
                 raise self._finish_error
             return None
-        if end.status == 0 or exit.kind == "error":
+        if exit.kind == "error" or (end.status == 0 and not self._insisted):
             return None
         if self._killed:
             why = "was killed by SIGKILL" + (": it had not ended when it was told to" if polite else "")
+        elif self._insisted and end.status == 0:
+            why = "was told to end by SIGTERM: its on_stop had not ended in time"
         else:
             why = str(end)
-        return Exit("killed" if end.by_signal or exit.kind == "killed" else "error", WorkerDied(self._path, why))
+        forced = end.by_signal or self._insisted or exit.kind == "killed"
+        return Exit("killed" if forced else "error", WorkerDied(self._path, why))
 
     # -------------------------------------------------------------------------------------------------------- requests
 

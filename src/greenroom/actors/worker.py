@@ -19,7 +19,8 @@ import socket
 import sys
 import traceback
 from collections.abc import Callable
-from typing import Any
+from types import FrameType
+from typing import Any, cast
 
 import anyio
 
@@ -33,7 +34,7 @@ from greenroom.actors.references import Main, check_handlers, located, resolver
 from greenroom.actors.wire import Frame, Kind, Splitter
 from greenroom.actors.worker_context import WorkerContext
 from greenroom.actors.worker_link import Link, end_group
-from greenroom.actors.worker_refs import Neighbours
+from greenroom.actors.worker_refs import Neighbours, Nursling, WorkerRef
 from greenroom.errors import Misuse, NotEncodable, RemoteError
 from greenroom.mailbox import EventLoop, current_loop
 
@@ -67,6 +68,8 @@ class Worker:
         self._absorb = 0
         """How many SIGTERMs are still to come that were meant for a message which is in hand no longer."""
         self._interruptible = False
+        self._frame: FrameType | None = None
+        """That of `_run`, below which the actor's code runs."""
         self._finishing = False
         self._scope: anyio.CancelScope | None = None
         self._link: Link | None = None
@@ -78,7 +81,7 @@ class Worker:
         for number in _HANDLED:
             signal.signal(number, self._on_signal)
 
-    def _on_signal(self, number: int, _frame: object) -> None:
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if self._absorb:
             self._absorb -= 1
             return
@@ -87,11 +90,17 @@ class Worker:
             os.kill(os.getpid(), number)
             return
         self._signal = signal.Signals(number).name
-        if self._interruptible:
+        if self._interruptible and self._is_running(frame):
             self._interruptible = False
             raise Interrupted(self._signal)
         scope = self._scope
         self._loop.post(lambda: self._interrupt(scope))
+
+    def _is_running(self, frame: FrameType | None) -> bool:
+        """Has the signal met the actor's own code, and not the event loop while that code waits?"""
+        while frame is not None and frame is not self._frame:
+            frame = frame.f_back
+        return frame is not None
 
     def _interrupt(self, scope: anyio.CancelScope | None) -> None:
         """End what was under way when the signal came. What comes after it, `on_stop`, is not meant."""
@@ -126,8 +135,8 @@ class Worker:
     async def run(self, number: int, assignment: Assignment) -> None:
         """The event loop's main task."""
         self._loop = loop = current_loop()
-        neighbours = Neighbours(loop)
-        self._parcels = neighbours.parcels = Parcels(neighbours.find, self._resolve)
+        neighbours = Neighbours(loop, assignment.path)
+        self._parcels = neighbours.parcels = Parcels(neighbours.find, self._resolve, WorkerRef)
         self._link = neighbours.link = Link(self._wire, self._splitter, loop, self._parcels)
         if not await self._start(number, assignment, neighbours):
             return
@@ -152,14 +161,14 @@ class Worker:
     # -------------------------------------------------------------------------------------------------------- requests
 
     async def _start(self, number: int, assignment: Assignment, neighbours: Neighbours) -> bool:
-        cell: Any = neighbours.cell(assignment.path, assignment.incarnation)
-        self._cell = cell  # kept: it must not be forgotten while the worker lives
-        current_actor.set(cell)
-        context = WorkerContext(cell.ref, assignment.incarnation, neighbours, lambda: self._interruptible)
+        self._nursling = Nursling(assignment.path)
+        current_actor.set(cast("Any", self._nursling))
+        own = neighbours.find(assignment.path, assignment.incarnation)
+        context = WorkerContext(own, assignment.incarnation, neighbours, lambda: self._interruptible)
         self._number = number
         try:
             self._actor = await self._run(lambda: self._construct(assignment, context), interruptible=True)
-            info = await self._run(self._actor.on_start, interruptible=True)
+            info = await self._run(self._actor.on_start, interruptible=self._blocking)
             names = tuple(sorted(message_type_name(message) for message in self._handlers))
             payload = self._parcels.encode((info, names))
         except Interrupted:
@@ -175,11 +184,11 @@ class Worker:
         call = self._parcels.decode(assignment.call)
         factory = located(call.reference, self._main)
         self._parcels.teach(factory)
-        self._cell.offer_context(context)
+        self._nursling.offer_context(context)
         try:
             actor = factory(*call.arguments, **call.keywords)
         finally:
-            self._cell.offer_context(None)
+            self._nursling.offer_context(None)
         if not isinstance(actor, Actor):
             raise TypeError(f"{call.reference} made a {type(actor).__qualname__}; it has to make a gr.Actor")
         check_handlers(type(actor))
@@ -225,7 +234,7 @@ class Worker:
             exit = Exit("error", self._crash)
         try:
             if type(self._actor).on_stop is not Actor.on_stop:
-                await self._run(lambda: self._actor.on_stop(exit), interruptible=True)
+                await self._run(lambda: self._actor.on_stop(exit), interruptible=self._blocking)
         except Interrupted:
             self._send(Kind.SIGNALLED, frame.number)
         except BaseException as error:  # noqa: BLE001 - it is the parent's to judge
@@ -269,18 +278,16 @@ class Worker:
         """
         assert self._loop is not None
         with self._loop.cancel_scope() as scope:
-            self._scope = scope
+            self._scope, self._frame = scope, sys._getframe()
             try:
-                try:
-                    self._interruptible = interruptible
-                    result = call()
-                finally:
-                    self._interruptible = False
+                self._interruptible = interruptible
+                result = call()
                 if inspect.isawaitable(result):
                     result = await result
                 return result
             finally:
-                self._scope = None
+                self._interruptible = False
+                self._scope = self._frame = None
         raise Interrupted(self._signal or "")
 
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from attrs import frozen
 
 from greenroom.actors.context import Context
-from greenroom.actors.messages import Message
+from greenroom.actors.messages import Message, not_a_message
 from greenroom.actors.ref import Ref
 from greenroom.actors.wire import Kind
-from greenroom.errors import Misuse, NotAMessage
+from greenroom.errors import Misuse
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -132,7 +132,7 @@ class WorkerRuntime:
 
 def _demand_message(message: object) -> None:
     if not isinstance(message, Message):
-        raise NotAMessage(type(message).__qualname__)
+        raise not_a_message(message)
 
 
 def _checked(ref: Ref) -> Ref:

@@ -1,154 +1,154 @@
-"""Refs in a worker: the same `Ref`, with stand-ins behind it whose mailbox is the wire to the parent."""
+"""Refs in a worker: what is told and asked goes over the wire to the parent, where the mailboxes are."""
 
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
 from weakref import WeakValueDictionary
 
-from attrs import frozen
-
-from greenroom.actors.messages import Message
+from greenroom.actors.messages import Message, not_a_message
 from greenroom.actors.ref import Ref
 from greenroom.actors.wire import Kind
-from greenroom.errors import Misuse
-from greenroom.mailbox import Envelope, EventLoop, Slot
+from greenroom.errors import Misuse, WouldDeadlock, WrongThread
+from greenroom.mailbox import EventLoop
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from greenroom.actors.parcels import Parcels
+    from greenroom.actors.worker_context import WorkerContext
     from greenroom.actors.worker_link import Link
 
+R = TypeVar("R")
 
-class Outbox:
-    """What a `Ref` uses of a mailbox. The real one is in the parent, and so is the wait for room."""
 
-    parked = None
-    must_wait = False
-    limit = 0  # never room enough to be told in place: `Ref.tell` hands everything to `put_nowait`
-    queue: tuple[Envelope, ...] = ()
+class WorkerRef(Ref):
+    """The address of an actor or a supervisor, in a process child. For the main thread; `runtime.from_thread` elsewhere.
 
-    def __init__(self, cell: RemoteCell, neighbours: Neighbours) -> None:
-        self.thread = neighbours.loop.thread
-        self._cell = cell
+    Differs from what it is at home in little: `tell` does not learn that the recipient has no room, which makes a dead letter there; an
+    address that nobody has is found out by an `ask` only; there is no administration.
+    """
+
+    __slots__ = ("__weakref__", "_incarnation", "_neighbours", "_path")
+
+    def __init__(self, path: str, neighbours: Neighbours) -> None:
+        # Not the base's: there is no cell here.
+        self._path = path
+        self._incarnation = 0
         self._neighbours = neighbours
 
-    def put_nowait(self, envelope: Envelope) -> None:
-        """Raises `NotEncodable`. A message that the parent has no room for becomes a dead letter there."""
-        message, _, reply = envelope
-        if reply is None:
-            self._neighbours.link.tell(self._cell.ref, message)
-        # else an ask: it is sent by `Asks.add`, which knows how long it may take
+    @property
+    def path(self) -> str:
+        return self._path
 
-    async def put(self, envelope: Envelope) -> None:
-        """Wait for room. Raises `NotEncodable`, or what the parent answers."""
-        message, _, reply = envelope
-        link, ref = self._neighbours.link, self._cell.ref
-        if reply is not None:
-            link.ask(reply, Kind.ASK, self._neighbours.parcels.encode_for(ref, message, None))
-            return
-        room = self._neighbours.loop.slot()
-        link.ask(room, Kind.SEND, self._neighbours.parcels.encode_for(ref, message))
+    @property
+    def incarnation(self) -> int:
+        """Which incarnation stood here when this ref came to the worker, or came again."""
+        return self._incarnation
+
+    def __repr__(self) -> str:
+        return f"<Ref {self._path}>"
+
+    def tell(self, message: Message[Any]) -> None:
+        """Raises `NotEncodable`, `NotAMessage`, `WrongThread`."""
+        self._check(message)
+        self._neighbours.link.tell(self, message)
+
+    async def send(
+        self, message: Message[Any], *, message_id: str | None = None, deliver_at: datetime | None = None
+    ) -> None:
+        """As `Ref.send`. Raises `NotEncodable` besides."""
+        self._check(message)
+        if message_id is not None or deliver_at is not None:
+            raise ValueError("message_id and deliver_at need a persistent mailbox, and go with no process child")
+        await self._request(Kind.SEND, self._neighbours.parcels.encode_for(self, message))
+
+    async def ask(
+        self,
+        message: Message[R],
+        *,
+        timeout: float | None = 5.0,
+        message_id: str | None = None,
+        when_down: Literal["wait", "fail"] = "wait",
+    ) -> R:
+        """As `Ref.ask`; the parent keeps the time, by its own clock. Raises `NotEncodable` besides."""
+        self._check(message)
+        if message_id is not None:
+            raise ValueError("message_id needs a persistent mailbox, and goes with no process child")
+        if when_down != "wait":
+            raise Misuse(
+                '`when_down="fail"` is not for a process of its own, which cannot see who is down: ask with a timeout'
+            )
+        answer: R = await self._request(Kind.ASK, self._neighbours.parcels.encode_for(self, message, timeout))
+        return answer
+
+    async def _request(self, kind: Kind, payload: bytes) -> Any:
+        loop, link = self._neighbours.loop, self._neighbours.link
+        if kind is Kind.ASK and self._path == self._neighbours.own and loop.current_task() is self._neighbours.task:
+            raise WouldDeadlock(
+                f"{self._path!r} would wait for itself: `ask` from its own handler can never be served. "
+                "Call the method, or `tell` instead"
+            )
+        answer = loop.slot()
+        link.ask(answer, kind, payload)
         try:
-            await room
+            return await answer
         finally:
-            link.forget(room)
+            link.forget(answer)
 
+    def _check(self, message: object) -> None:
+        if not isinstance(message, Message):
+            raise not_a_message(message)
+        if threading.get_ident() != self._neighbours.loop.thread:
+            raise WrongThread
 
-@frozen(eq=False)
-class Asks:
-    """What a `Ref` uses of the runtime's timeouts. The parent keeps the time, by its own clock."""
-
-    neighbours: Neighbours
-
-    def add(self, reply: Slot, timeout: float, recipient: str, message: object) -> None:
-        ref = self.neighbours.find(recipient, 0)
-        self.neighbours.link.ask(reply, Kind.ASK, self.neighbours.parcels.encode_for(ref, message, timeout))
-
-    def forget(self, reply: Slot, timeout: float) -> None:
-        self.neighbours.link.forget(reply)
-
-
-@frozen(eq=False)
-class WorkerServices:
-    """What a `Ref` uses of the services of a tree."""
-
-    loop: EventLoop
-    asks: Asks
-
-
-class NoAdministration:
-    """Specs name classes and functions of the parent: supervisors are administered there."""
-
-    async def call(self, name: str, *args: object) -> NoReturn:
-        raise Misuse(
-            f"`{name}` is not for a process of its own: tell an actor on the parent's side, and let that call its supervisor"
-        )
-
-    def route(self, key: object) -> NoReturn:
+    def partition(self, key: object) -> NoReturn:
         raise Misuse(
             "`partition` is not for a process of its own: give it the partition's path, `runtime.ref('.../0')`, or let the "
             "sender choose it"
         )
 
-
-class RemoteCell:
-    """What a `Ref` uses of an address."""
-
-    administration = NoAdministration()
-
-    def __init__(self, path: str, incarnation: int, neighbours: Neighbours) -> None:
-        self.path = path
-        self.incarnation = incarnation
-        self.services = neighbours.services
-        self._neighbours = neighbours
-        self._context: Any = None
-        self.mailbox = Outbox(self, neighbours)
-        stand_in: Any = self
-        self.ref = Ref(stand_in)
-
-    @property
-    def is_restarting(self) -> NoReturn:
+    async def _administer(self, call: str, *args: object) -> NoReturn:
+        # Specs name classes and functions of the parent.
         raise Misuse(
-            '`when_down="fail"` is not for a process of its own, which cannot see who is down: ask with a timeout'
+            f"`{call}` is not for a process of its own: tell an actor on the parent's side, and let that call its supervisor"
         )
-
-    def in_own_loop(self) -> bool:
-        return self._neighbours.loop.current_task() is self._neighbours.task
-
-    def starts_under(self, supervisor: object) -> bool:
-        return False
-
-    def offer_context(self, context: object) -> None:
-        self._context = context
-
-    def take_context(self) -> Any:
-        context, self._context = self._context, None
-        return context
 
 
 class Neighbours:
-    """Everybody this worker knows by name. Refs of one path are one and the same while anybody keeps them."""
+    """Everybody that the worker's actor knows by name, and what it takes to reach them."""
 
     link: Link
     parcels: Parcels
 
-    def __init__(self, loop: EventLoop) -> None:
+    def __init__(self, loop: EventLoop, own: str) -> None:
         self.loop = loop
         self.task = loop.current_task()
-        self.services = WorkerServices(loop, Asks(self))
-        self._cells: WeakValueDictionary[str, RemoteCell] = WeakValueDictionary()
+        self.own = own
+        """The path of the actor itself."""
+        self._refs: WeakValueDictionary[str, WorkerRef] = WeakValueDictionary()
         self._lock = threading.Lock()
 
-    def cell(self, path: str, incarnation: int) -> RemoteCell:
+    def find(self, path: str, incarnation: int) -> WorkerRef:
+        """The ref of a path: one and the same for as long as anybody keeps it."""
         with self._lock:
-            cell = self._cells.get(path)
-            if cell is None:
-                cell = self._cells[path] = RemoteCell(path, incarnation, self)
-            cell.incarnation = max(cell.incarnation, incarnation)
-            return cell
+            ref = self._refs.get(path)
+            if ref is None:
+                ref = self._refs[path] = WorkerRef(path, self)
+            ref._incarnation = max(ref._incarnation, incarnation)
+            return ref
 
-    def find(self, path: str, incarnation: int) -> Ref:
-        return self.cell(path, incarnation).ref
 
-    def tell_blocking(self, ref: Ref, message: Message[Any]) -> None:
-        self.link.tell(ref, message)
+class Nursling:
+    """What stands for the actor's address while it is made: `Actor.__new__` takes the context from the current actor."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._context: WorkerContext | None = None
+
+    def offer_context(self, context: WorkerContext | None) -> None:
+        self._context = context
+
+    def take_context(self) -> WorkerContext | None:
+        context, self._context = self._context, None
+        return context

@@ -21,17 +21,20 @@ _WORD_START: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _FRAME: Final = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\S+)')
 
 LEVELS: Final[Mapping[type[gr.Event], int]] = {
-    gr.ActorStarted: logging.DEBUG,  # supervisors report starts, and the ends that are faults
+    # these are in the log already, in the words of whoever publishes them
+    gr.ActorStarted: logging.DEBUG,
     gr.ActorEnded: logging.DEBUG,
+    gr.ActorAbandoned: logging.DEBUG,
     gr.ProcessStarted: logging.DEBUG,
+    gr.SlowHandler: logging.DEBUG,
+    gr.StopRequested: logging.DEBUG,
+    # and these are not, or only half
     gr.RestartDelayed: logging.INFO,
-    gr.StopRequested: logging.INFO,
     gr.RestartWaiting: logging.WARNING,
-    gr.SlowHandler: logging.WARNING,
     gr.LoopBlocked: logging.WARNING,
-    gr.ActorAbandoned: logging.ERROR,
     gr.ActorStuck: logging.ERROR,
 }
+"""A `SupervisorReport` has no level here: its supervisor logs it whole."""
 
 
 def logfmt(fields: Mapping[str, object]) -> str:

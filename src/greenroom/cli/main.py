@@ -104,7 +104,7 @@ def run(
 
 @app.command()
 def demo(
-    folder: Annotated[Path, typer.Argument(help="The folder to review.")] = Path(),
+    folder: Annotated[Path, typer.Argument(readable=False, help="The folder to review.")] = Path(),
     out: Annotated[
         Optional[Path],  # noqa: UP045 - typer reads the annotation at run time, on Python 3.11 too
         typer.Option(metavar="DIR", help="Where the report goes.", show_default="FOLDER/.greenroom"),

@@ -23,6 +23,7 @@ from greenroom.demo.reporter import Outcome
 from greenroom.demo.text import encode_path, printable
 from greenroom.demo.tree import READERS, TIME_LIMIT, desk, isolated_reader, pool_of
 from greenroom.demo.values import Status
+from greenroom.runtime.process import CLEAN, FAILED, FORCED
 
 WRONG: Final = 2
 """Exit status when the folder cannot be reviewed or the report not be written."""
@@ -112,7 +113,7 @@ def _refuse(why: str) -> int:
 
 def _conclude(status: int, outcomes: list[Outcome], console: Console, last_words: LastWords) -> int:
     if not outcomes:
-        if status == 1:
+        if status == FAILED:
             print(f"greenroom demo: no report was written: {last_words.text}", file=sys.stderr)  # noqa: T201
             return status
         print("greenroom demo: stopped before the end, no report was written", file=sys.stderr)  # noqa: T201
@@ -122,7 +123,8 @@ def _conclude(status: int, outcomes: list[Outcome], console: Console, last_words
         return _refuse(str(outcome.failure))
     for line in summary(outcome):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
-    return status
+    # the report is there; that a reader was still busy at the end, and had to be killed, is no failure of the review
+    return CLEAN if status == FORCED else status
 
 
 def summary(outcome: Outcome) -> list[str]:
@@ -169,13 +171,19 @@ class Watch:
         """Watch until the tree has ended."""
         drawn = self._console.is_terminal
         tell = self._lately.append if drawn else self.say
+        stopping = False
         with runtime.events() as stream:
+
+            def note(event: gr.Event) -> None:
+                nonlocal stopping
+                stopping = stopping or isinstance(event, gr.StopRequested)
+                line = event_line(event, stopping)
+                if line:
+                    tell(line)
 
             async def crashes() -> None:
                 async for event in stream:
-                    line = event_line(event)
-                    if line:
-                        tell(line)
+                    note(event)
 
             async def tree() -> None:
                 await live.draw(runtime, self._console, header=lambda: _header(runtime), lines=self._lately)
@@ -190,8 +198,7 @@ class Watch:
                 await until_the_end(runtime, *views)
             finally:
                 for event in stream.pending():
-                    if line := event_line(event):
-                        tell(line)
+                    note(event)
 
 
 async def _header(runtime: gr.Runtime) -> str:
@@ -207,17 +214,23 @@ def progress_line(progress: Progress) -> str:
     return f"{found}, {progress.answered:,} answered, {progress.crashes:,} crashes by files"
 
 
-def event_line(event: gr.Event) -> str:
-    """One line about an event that somebody who watches wants to see, or an empty one."""
+def event_line(event: gr.Event, stopping: bool = False) -> str:
+    """One line about an event that somebody who watches wants to see, or an empty one.
+
+    Args:
+        stopping: the desk has begun to stop, so it is no news that it kills a worker.
+    """
     match event:
+        case gr.ActorEnded(exit=gr.Exit(kind="killed")) if stopping:
+            return ""
         case gr.ActorEnded(exit=gr.Exit(kind="error" | "killed" | "abandoned") as exit):
             return f"crash: {event.path} (life {event.incarnation}), {printable(str(exit).partition(chr(10))[0])}"
         case gr.ActorStarted(incarnation=incarnation) if incarnation > 1:
             return f"again: {event.path} (life {incarnation})"
         case gr.LoopBlocked():
             return f"block: {event.path or 'something'} held the event loop for {event.seconds:.1f} s"
-        case gr.StopRequested():
-            return f"stop: {event.why}"
+        case gr.StopRequested(stage=stage) if stage > gr.Stage.REQUESTED:
+            return f"stop: {stage.name.lower()}, {event.why}"
         case gr.ActorStuck():
             return f"stuck: {event.path} swallows its cancellation"
         case _:

@@ -51,7 +51,7 @@ def isolated_reader(
         mailbox=READER_MAILBOX,
         memory_limit=MEMORY_LIMIT,
         start_timeout=30.0,
-        shutdown=1.0,  # it may finish its file, but nobody needs the result any more
+        shutdown="kill",  # it keeps nothing, and when it is stopped nobody needs its file any more
     )
 
 

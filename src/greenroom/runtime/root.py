@@ -88,16 +88,8 @@ class Root:
                     self._nursery = nursery
                     nursery.start_soon(self.services.timers.run)
                     self._life = SupervisorLife(self.cell, self, self.spec)
-                    self._life.start()
                     self._apply(self.shutdown.stage)
-                    while self.verdict is None:
-                        try:
-                            await self.until(lambda: self.verdict is not None)
-                        except self.services.loop.cancelled:
-                            if nursery.cancel_scope.cancel_called:
-                                raise  # a defect below: the nursery ends everything
-                            if not self.shutdown.begun:  # somebody cancels all tasks of the asyncio loop
-                                self.request_stop("the root task was cancelled")
+                    await self._life.main()
                     nursery.cancel_scope.cancel()
         finally:
             self._nursery = None

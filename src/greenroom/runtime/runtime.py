@@ -245,7 +245,9 @@ class Runtime:
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool:
+    ) -> None:
+        # Absorbs our own cancellation of the body, and so answers a bool; said to be None, since a type checker would otherwise
+        # think that any exception may end here, and ask for a `return` behind every block that returns.
         root = self._root
         assert root is not None
         assert self._body is not None
@@ -265,10 +267,10 @@ class Runtime:
         met = await self._close(root) or met
         leaving = self._what_leaves(root, left, met)
         if leaving is error:
-            return False
+            return False  # type: ignore[return-value]
         if leaving is not None:
             raise leaving
-        return True
+        return True  # type: ignore[return-value]
 
     @staticmethod
     def _what_leaves(root: Root, left: BaseException | None, met: BaseException | None) -> BaseException | None:

@@ -135,6 +135,15 @@ def publish(services: Services, report: SupervisorReport) -> None:
     services.events.publish(report)
 
 
+def announce(services: Services, event: RestartDelayed | RestartWaiting) -> None:
+    """Log that a restart is put off, and show it to the readers of events."""
+    if isinstance(event, RestartDelayed):
+        logger.info("restart of %s in %.3g s, after %d in a row", event.path, event.delay, event.failures)
+    else:
+        logger.warning("restart of %s waits: %s may still run", event.path, ", ".join(event.waits_for))
+    services.events.publish(event)
+
+
 def is_wanted(services: Services, context: Context) -> bool:
     """Would anybody see a report of this kind? Starts are too frequent to describe for nobody."""
     return services.events.listened_to or logger.isEnabledFor(_LEVELS[context])

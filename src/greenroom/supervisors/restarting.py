@@ -25,7 +25,7 @@ from greenroom.errors import RestartLimitExceeded
 from greenroom.supervisors import ladder
 from greenroom.supervisors.member import Afterwards, Member
 from greenroom.supervisors.options import AutoShutdownType, StrategyType
-from greenroom.supervisors.reports import RestartDelayed, RestartWaiting
+from greenroom.supervisors.reports import RestartDelayed, RestartWaiting, announce
 from greenroom.supervisors.restarts import (
     ChildView,
     GiveUp,
@@ -85,6 +85,9 @@ class Restarter:
         member, exit = event.member, event.verdict.exit
         if member.life is not event.life:
             return None  # a stop or a failed start has taken note of it already
+        if member.cell.state is not State.ABANDONED and member.afterwards is None:
+            if is_fault_reported(member.spec.restart, exit):
+                self._life.report("child_terminated", str(exit), member, exit)
         if event.life.lingering and not member.replaces_abandoned:
             member.cell.state = State.ABANDONED
             return None  # its thread may still run: told again when that has ended
@@ -92,8 +95,6 @@ class Restarter:
             self._stop_completed(member, member.afterwards)
             return None
         member.life = None
-        if is_fault_reported(member.spec.restart, exit):
-            self._life.report("child_terminated", str(exit), member, exit)
         if event.verdict.fatal is not None:
             member.down("it has ended the whole tree")
             return None
@@ -167,10 +168,11 @@ class Restarter:
         before = failures_in_a_row(backoff, member.failures, healthy_for)
         member.failures = before + 1
         seconds = delay(backoff, before, self._random())
-        self._life.publish(RestartDelayed(at=self._now(), path=member.cell.path, delay=seconds, failures=before))
+        delayed = RestartDelayed(at=self._now(), path=member.cell.path, delay=seconds, failures=before)
+        announce(self._life.services, delayed)
         return seconds
 
-    # ------------------------------------------------------------------------------------------------ performance
+    # ---------------------------------------------------------------------------------------------- carrying out
 
     async def _perform(
         self,
@@ -233,7 +235,7 @@ class Restarter:
         retry.member.pending = retry
         self._held.append(retry)
         held_by = tuple(members[name].cell.path for name in names if members[name].life is not None)
-        self._life.publish(RestartWaiting(at=self._now(), path=retry.member.cell.path, waits_for=held_by))
+        announce(self._life.services, RestartWaiting(at=self._now(), path=retry.member.cell.path, waits_for=held_by))
 
     def _stop_completed(self, member: Member, afterwards: Afterwards) -> None:
         """A child that was stuck or abandoned has really ended: its place is free, and restarts that waited for it look again."""

@@ -6,6 +6,7 @@ counts whole seconds, here the window is exact.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from enum import Enum
 
@@ -93,7 +94,7 @@ def admit(history: History, now: float, limit: Limit) -> History | None:
 
     Restarts at `t >= now - period` count, the one asked for included. Success never clears them; they only age out.
     """
-    recent = (*(t for t in history if t >= now - limit.period), now)
+    recent = (*history[bisect_left(history, now - limit.period) :], now)
     return recent if len(recent) <= limit.intensity else None
 
 
@@ -111,6 +112,8 @@ def plan(
     strategy: StrategyType, children: Sequence[ChildView], failed: str
 ) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
     """(stop, forget, start) of a restart. Temporary siblings are stopped and forgotten; what was down before is started, too."""
+    if strategy is StrategyType.ONE_FOR_ONE:
+        return (), (), (failed,)
     covered = affected(strategy, children, failed)
     siblings = [child for child in covered if child.name != failed]
     stop = tuple(child.name for child in reversed(siblings) if child.running)

@@ -71,9 +71,10 @@ class Child(_Placed):
         name: its step of the path, unique below its supervisor.
         factory, args: `factory(*args)` makes the actor at each start; for keyword arguments use `functools.partial`.
         restart: `"permanent"` always, `"transient"` after a fault, `"temporary"` never.
-        isolation: `"task"` on the event loop, `"thread"` for blocking code, `"process"` in an interpreter of its own.
-        shutdown: seconds from the stop request to the cancellation; `"kill"` (as 0) cancels at once, without `on_stop`; None
-            waits without limit.
+        isolation: `"task"` on the event loop, `"thread"` for blocking code (or an existing `pykka.ThreadingActor`, as it is),
+            `"process"` in an interpreter of its own.
+        shutdown: seconds from the stop request to the cancellation; `"kill"` (as 0, which is reported) cancels at once, without
+            `on_stop`; None waits without limit.
         start_timeout: seconds that construction and `on_start` may take.
         significant: its end can end the supervisor, see `auto_shutdown`.
         backoff: delay before restarts; None: the supervisor's.
@@ -81,6 +82,9 @@ class Child(_Placed):
         intensity: (restarts, period) allowed to this child, checked before the supervisor's; exceeded, the supervisor gives up.
         drain: at a stop handle what is queued first, within `shutdown`.
         replace_abandoned: start a new incarnation though an abandoned thread may still run: two copies might work at once.
+        ask_failure: of a Pykka class only. What a failing ask does: `"reply"` (the default) as in Pykka, the asker gets the error and
+            the actor lives; `"crash"` as in a gr.Actor. A failing tell always crashes it. Messages come to its `on_receive`; what is
+            sent through Pykka's own refs and proxies passes its mailbox and that one's bound by.
         memory_limit: of a process child, bytes of address space (RLIMIT_AS): beyond them its code gets a MemoryError. The
             interpreter and what it loads are counted, a few hundred megabytes.
 
@@ -145,16 +149,20 @@ class Child(_Placed):
 
 
 class Parallel:
-    """Children that may start at once: their supervisor waits for all of them before it goes on. Stops stay one by one.
+    """Children that start at once when their supervisor does; it waits for all of them before it goes on.
+
+    If one fails to start, the others of the group are stopped with the rest. Stops, and starts in a restart, stay one by one.
 
     Args:
-        children: two or more `Child`s. If one fails to start, the others of the group are stopped with the rest.
+        children: `Child`s or supervisors.
+
+    Raises `BadSpec` for anything else.
     """
 
-    def __init__(self, *children: Child) -> None:
+    def __init__(self, *children: Child | SupervisorSpec) -> None:
         for child in children:
-            if not isinstance(child, _Placed):
-                raise BadSpec(f"Parallel({child!r}): give it gr.Child(...) specs")
+            if not isinstance(child, (Child, SupervisorSpec)):
+                raise BadSpec(f"Parallel({child!r}): give it gr.Child(...) or supervisor specs")
         self.children = children
 
 

@@ -6,14 +6,13 @@ is asked to stop meanwhile stops a half-started child by the same ladder as any 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import TYPE_CHECKING
 
 from greenroom.actors import Exit, Life, Timer
 from greenroom.errors import StartFailed, StartTimeout
 from greenroom.supervisors import ladder
 from greenroom.supervisors.member import Afterwards, Member
-from greenroom.supervisors.reports import is_wanted
 from greenroom.supervisors.specs import DynamicSupervisor
 
 if TYPE_CHECKING:
@@ -32,38 +31,49 @@ async def start(supervisor: SupervisorLife, members: Sequence[Member]) -> dict[M
     timers = [
         timer for member, life in lives.items() if (timer := _limit_time(supervisor, member, life, late)) is not None
     ]
-
-    def done(member: Member, life: Life) -> bool:
-        # One that was late and claims to have started all the same (it swallowed the cancellation) is on its way out.
-        return life.settled or (member.started and member not in late)
-
-    while not supervisor.stopping and not all(done(member, life) for member, life in lives.items()):
+    while not supervisor.stopping and not all(_is_done(member, life, late) for member, life in lives.items()):
         await supervisor.park()
     for timer in timers:
         timer.cancel()
     failures: dict[Member, BaseException] = {}
     for member, life in lives.items():
-        if not done(member, life):
-            continue
-        if member.started and member not in late:
-            if is_wanted(supervisor.services, "progress") and not isinstance(supervisor.spec, DynamicSupervisor):
-                supervisor.report("progress", "started", member)
-            continue
-        member.started = False
-        error = _failure(supervisor, member, life, late)
-        if error is not None:
-            member.cell.last_error = f"{type(error).__qualname__}: {error}"
-            failures[member] = error
-            continue
-        gone = member.temporary or isinstance(supervisor.spec, DynamicSupervisor)
-        nothing_to_do = "it had nothing to do (it raised Ignore at its start)"
-        ladder.settle(supervisor, member, Afterwards.FORGET if gone else Afterwards.DOWN, nothing_to_do)
+        if _is_done(member, life, late):
+            error = _conclude(supervisor, member, life, late)
+            if error is not None:
+                failures[member] = error
     return failures
 
 
 async def start_one(supervisor: SupervisorLife, member: Member) -> BaseException | None:
-    """Start one child; what it failed with, if it did."""
-    return (await start(supervisor, (member,))).get(member)
+    """Start one child; what it failed with, if it did. The way of every restart: as `start`, without the machinery for many."""
+    if member.spec.start_timeout is not None:
+        return (await start(supervisor, (member,))).get(member)
+    life = supervisor.begin(member)
+    while not (member.started or life.settled or supervisor.stopping):
+        await supervisor.park()
+    return _conclude(supervisor, member, life, frozenset()) if member.started or life.settled else None
+
+
+def _is_done(member: Member, life: Life, late: Set[Member]) -> bool:
+    # One that was late and claims to have started all the same (it swallowed the cancellation) is on its way out.
+    return life.settled or (member.started and member not in late)
+
+
+def _conclude(supervisor: SupervisorLife, member: Member, life: Life, late: Set[Member]) -> BaseException | None:
+    """The start of a child is over: take note of how, and return what it failed with."""
+    if member.started and member not in late:
+        if not isinstance(supervisor.spec, DynamicSupervisor):
+            supervisor.report("progress", "started", member)
+        return None
+    member.started = False
+    error = _failure(supervisor, member, life, late)
+    if error is not None:
+        member.cell.last_error = f"{type(error).__qualname__}: {error}"
+        return error
+    gone = member.temporary or isinstance(supervisor.spec, DynamicSupervisor)
+    nothing_to_do = "it had nothing to do (it raised Ignore at its start)"
+    ladder.settle(supervisor, member, Afterwards.FORGET if gone else Afterwards.DOWN, nothing_to_do)
+    return None
 
 
 def _limit_time(supervisor: SupervisorLife, member: Member, life: Life, late: set[Member]) -> Timer | None:
@@ -78,7 +88,7 @@ def _limit_time(supervisor: SupervisorLife, member: Member, life: Life, late: se
     return None if seconds is None else supervisor.services.timers.after(seconds, expire)
 
 
-def _failure(supervisor: SupervisorLife, member: Member, life: Life, late: set[Member]) -> BaseException | None:
+def _failure(supervisor: SupervisorLife, member: Member, life: Life, late: Set[Member]) -> BaseException | None:
     """Why a life did not start; None when it raised `Ignore`."""
     verdict = supervisor.take_verdict(life)
     if member in late:

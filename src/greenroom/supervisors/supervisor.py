@@ -24,7 +24,6 @@ from greenroom.actors import (
     ActorLife,
     ActorStarted,
     Cell,
-    Event,
     Exit,
     Life,
     Owner,
@@ -38,7 +37,7 @@ from greenroom.mailbox import Slot
 from greenroom.supervisors import ladder, starting
 from greenroom.supervisors.administration import Administrator
 from greenroom.supervisors.member import Afterwards, Member
-from greenroom.supervisors.reports import Context, SupervisorReport, publish
+from greenroom.supervisors.reports import Context, SupervisorReport, is_wanted, publish
 from greenroom.supervisors.restarting import Ended, Restarter, Retry
 from greenroom.supervisors.specs import Child, SupervisorSpec
 
@@ -333,7 +332,9 @@ class SupervisorLife:
     def report(
         self, context: Context, reason: str, member: Member, exit: Exit | None = None, *, count: int = 1
     ) -> None:
-        """Log a report on a child, and show it to the readers of events."""
+        """Log a report on a child, and show it to the readers of events. Costs nothing when there is neither."""
+        if not is_wanted(self.services, context):
+            return
         publish(
             self.services,
             SupervisorReport(
@@ -345,10 +346,6 @@ class SupervisorLife:
                 exit=exit,
             ),
         )
-
-    def publish(self, event: Event) -> None:
-        """Show an event to its readers."""
-        self.services.events.publish(event)
 
     def stopped(self) -> ActorStopped:
         """What a call gets that came too late."""
