@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import attrs
 
 import greenroom as gr
 from greenroom.demo.messages import Read
-from greenroom.demo.reader import READER_MAILBOX, Reader
+from greenroom.demo.reader import READER_MAILBOX, IsolatedReader, Reader
 from greenroom.demo.reporter import Outcome
 from greenroom.demo.text import encode_path
 from greenroom.demo.tree import desk, pool_of
@@ -30,6 +31,23 @@ class SlowReader(Reader):
     async def read(self, message: Read) -> FileRecord:
         await anyio.sleep(0.01)
         return await super().read(message)
+
+
+class Fragile(IsolatedReader):
+    """Does with some files what a parser with a bug would do."""
+
+    def review(self, found: Found) -> FileRecord:
+        match found.path:
+            case "hang.toml":
+                while True:
+                    pass
+            case "memory.toml":
+                bytearray(4 * 1024**3)
+            case "killer.toml":
+                os.kill(os.getpid(), signal.SIGKILL)
+            case "exit.toml":
+                os._exit(3)
+        return super().review(found)
 
 
 def fill(folder: Path, count: int = 30) -> Path:
@@ -106,10 +124,3 @@ async def review(
                 events.extend(stream.pending())
     (outcome,) = outcomes
     return Reviewed(outcome, (folder / ".greenroom" / "report.json").read_bytes(), events)
-
-
-def found(path: str) -> Found:
-    """A small JSON file that somebody has found."""
-    from greenroom.demo.files import kind_of
-
-    return Found(path=path, kind=kind_of(path), size=10)

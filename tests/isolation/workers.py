@@ -436,6 +436,10 @@ def fork_stubborn(actor: gr.Actor, path: str) -> None:
             time.sleep(60)
 
 
+def keep_hold(actor: gr.Actor, path: str) -> None:
+    hold(path)
+
+
 def hold(path: str) -> None:
     """Hold a pipe open until this process ends, and say so through it."""
     os.write(os.open(path, os.O_WRONLY), b"!")

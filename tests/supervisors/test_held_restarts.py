@@ -6,7 +6,6 @@ time and stuck after the kill time.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 
@@ -15,6 +14,7 @@ import pytest
 
 import greenroom as gr
 from tests.conformance.probes import Boom, Crash, Hold, Log, Touch, crash, reports, settle, states
+from tests.isolation.threads import Gate, come_back
 
 SHUTDOWN = 1.0
 LONG = 6.0
@@ -279,39 +279,24 @@ async def test_p03_a_start_child_whose_start_is_stuck_fails_and_its_place_is_fre
         assert await states(sup) == {}
 
 
-async def test_p06_a_thread_abandoned_at_its_own_end_is_reported_at_once_and_restarted_when_it_has_ended() -> None:
-    log = Log()
-    gate = threading.Event()
+async def test_p06_a_crash_whose_thread_is_abandoned_is_reported_at_once_and_only_once() -> None:
+    gate = Gate()
 
-    class Blocked(gr.Actor):
-        async def on_start(self) -> None:
-            log.entries.append("start a")
-
+    class HangsAtItsEnd(gr.Actor):
         async def on_stop(self, exit: gr.Exit) -> None:
-            gate.wait()
+            gate.pass_through(self.context.runtime)(self)
 
         @gr.handles
         def crash(self, _message: Crash) -> None:
             raise Boom
 
-    child = gr.Child("a", Blocked, isolation="thread", shutdown=SHUTDOWN)
-    async with gr.Runtime(gr.Supervisor("sup", child), kill_time=0.1) as runtime:
-        try:
-            events = runtime.events()
-            runtime.ref("sup/a").tell(Crash())
-            found = []
-            async for event in events:
-                found.append(event)
-                if isinstance(event, gr.SupervisorReport):
-                    break
-            assert isinstance(found[-1], gr.SupervisorReport)
-            assert found[-1].context == "child_terminated"
-            assert await states(runtime.ref("sup")) == {"a": "abandoned"}
-            assert log.take() == ["start a"]
-        finally:
-            gate.set()
-        async for event in events:
-            if isinstance(event, gr.ActorStarted):
-                break
+    child = gr.Child("a", HangsAtItsEnd, isolation="thread", shutdown=SHUTDOWN)
+    async with gr.Runtime(gr.Supervisor("sup", child)) as runtime:
+        events = runtime.events()
+        runtime.ref("sup/a").tell(Crash())
+        await anyio.sleep(LONG)
+        assert await states(runtime.ref("sup")) == {"a": "abandoned"}
+        assert [report.context for report in reports(events)] == ["child_terminated"]
+        await come_back("sup/a", gate)
         assert await states(runtime.ref("sup")) == {"a": "running"}
         assert reports(events) == []

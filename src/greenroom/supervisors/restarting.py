@@ -85,9 +85,9 @@ class Restarter:
         member, exit = event.member, event.verdict.exit
         if member.life is not event.life:
             return None  # a stop or a failed start has taken note of it already
-        if member.cell.state is not State.ABANDONED and member.afterwards is None:
-            if is_fault_reported(member.spec.restart, exit):
-                self._life.report("child_terminated", str(exit), member, exit)
+        first_told = member.cell.state is not State.ABANDONED and member.afterwards is None
+        if first_told and is_fault_reported(member.spec.restart, exit):
+            self._life.report("child_terminated", str(exit), member, exit)
         if event.life.lingering and not member.replaces_abandoned:
             member.cell.state = State.ABANDONED
             return None  # its thread may still run: told again when that has ended
