@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import anyio
@@ -61,6 +62,29 @@ async def test_p22_an_actor_that_would_wait_for_room_in_its_own_mailbox_is_told(
         assert [type(error) for error in errors] == [gr.WouldDeadlock, gr.MailboxFull]
         assert "`send` from its own handler" in str(errors[0])
         assert clock.now() == 0.0
+
+
+async def test_p22_an_actor_whose_mailbox_others_fill_while_it_sends_itself_is_told() -> None:
+    async def send_self(self: Puppet) -> BaseException:
+        async def send_many() -> None:
+            for number in range(1000):
+                await self.context.ref.send(Note(number))
+
+        return await raised(send_many())
+
+    async with tree(gr.Child("a", Puppet, mailbox=gr.Mailbox(capacity=100))) as runtime:
+        ref = runtime.ref("app/a")
+
+        async def fill() -> None:
+            while True:
+                with suppress(gr.MailboxFull):
+                    ref.tell(Note("fills it"))
+                await anyio.lowlevel.checkpoint()
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(fill)
+            assert isinstance(await ref.ask(Do(send_self)), gr.WouldDeadlock)
+            group.cancel_scope.cancel()
 
 
 async def test_p22_an_actor_with_a_full_mailbox_that_drops_may_send_itself() -> None:

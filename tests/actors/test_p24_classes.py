@@ -184,5 +184,6 @@ async def test_an_ended_actor_is_let_go_of() -> None:
         for _ in range(5):
             runtime.ref("app/a").tell(Fail(gr.Stop()))
             await runtime.ref("app/a").ask(Note("x"))
+        await idle()
         gc.collect()
         assert [reference() is not None for reference in made] == [False] * 5 + [True]

@@ -6,6 +6,7 @@ import json
 import logging
 import re
 
+import anyio
 import attrs
 import pytest
 from hypothesis import given
@@ -164,6 +165,26 @@ def test_what_the_supervisor_has_logged_is_not_logged_again(caplog: pytest.LogCa
     caplog.set_level(logging.DEBUG, "greenroom.events")
     log_event(report("progress", None, "started"))
     assert caplog.records == []
+
+
+async def test_a_delayed_restart_is_one_line_with_its_fields(caplog: pytest.LogCaptureFixture) -> None:
+    class Failing(gr.Actor):
+        async def on_start(self) -> None:
+            self.context.nursery.start_soon(self.fail)
+
+        async def fail(self) -> None:
+            raise ValueError("on purpose")
+
+    backoff = gr.Backoff(1.0, jitter=0.0)
+    tree = gr.Supervisor("s", gr.Child("a", Failing), backoff=backoff)
+    async with gr.Runtime(tree) as runtime:
+        with runtime.events() as events, caplog.at_level(logging.INFO):
+            await anyio.sleep(0.5)
+            for event in events.pending():
+                log_event(event)
+    lines = [line for line in map(Formatter().format, caplog.records) if "restart_delayed" in line or "after 0" in line]
+    (line,) = lines
+    assert line.endswith("logger=greenroom.supervisor event=restart_delayed path=s/a delay=1.000 failures=0")
 
 
 def test_an_event_of_a_new_kind_is_logged_too(caplog: pytest.LogCaptureFixture) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.machinery
+import sys
 import threading
+import types
 from functools import partial
 from typing import Any
 
@@ -10,7 +13,7 @@ import pykka
 import pytest
 
 import greenroom as gr
-from greenroom.actors.references import Call, Main, located, main_program, taken_apart
+from greenroom.actors.references import Call, located, taken_apart
 from tests.isolation import workers
 from tests.isolation.workers import Crowded, Described, PlainPuppet, Puppet
 
@@ -45,7 +48,7 @@ def test_p27_a_local_class_inside_a_partial_is_refused() -> None:
 
 def test_p27_a_class_that_is_not_what_its_name_says_is_refused() -> None:
     impostor = type("Puppet", (gr.Actor,), {"__module__": workers.__name__})
-    with pytest.raises(gr.BadSpec, match="would find something else under tests.isolation.workers:Puppet"):
+    with pytest.raises(gr.BadSpec, match=r"would find something else under tests\.isolation\.workers:Puppet"):
         gr.Child("a", impostor, isolation="process")
 
 
@@ -64,12 +67,16 @@ def test_p27_a_class_whose_module_cannot_be_imported_is_refused() -> None:
         gr.Child("a", lost, isolation="process")
 
 
-def test_p27_a_package_that_is_run_cannot_be_loaded_once_more_and_its_classes_are_refused() -> None:
-    # Under pytest the main program is its package's __main__.
-    main = type("OfMain", (gr.Actor,), {"__module__": "__main__", "__qualname__": "OfMain"})
-    assert main_program() is None or isinstance(main_program(), Main)
-    with pytest.raises(gr.BadSpec, match="OfMain"):
-        gr.Child("a", main, isolation="process")
+def test_p27_a_package_that_is_run_cannot_be_loaded_once_more_and_its_classes_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    main = types.ModuleType("__main__")
+    main.__spec__ = importlib.machinery.ModuleSpec("package.__main__", None)
+    of_main = type("OfMain", (gr.Actor,), {"__module__": "__main__", "__qualname__": "OfMain"})
+    main.OfMain = of_main  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "__main__", main)
+    with pytest.raises(gr.BadSpec, match="OfMain belongs to a main program that a process of its own cannot load"):
+        gr.Child("a", of_main, isolation="process")
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Generator
+from functools import partial
 from typing import Any
 
 import anyio
@@ -89,6 +91,7 @@ def loop_by_hand() -> EventLoop:
         stopwatch=lambda: 0.0,
         cancel_scope=anyio.CancelScope,
         post=lambda function: function(),
+        checkpoint=partial(asyncio.sleep, 0),
         current_task=lambda: None,
         virtual_clock=None,
         thread=threading.get_ident(),

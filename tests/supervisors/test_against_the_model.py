@@ -1,20 +1,144 @@
-"""The supervising loop itself against the model: random families and random events, on both event loops."""
+"""Random families and random events: the rules, and the supervising loop itself, against the model."""
 
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from typing import Literal, TypeAlias
 
 import anyio
 import attrs
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 import greenroom as gr
 from greenroom.supervisors.options import RestartType, StrategyType
-from greenroom.supervisors.restarts import Limit
+from greenroom.supervisors.restarts import ChildView, GiveUp, History, Leave, Limit, Restart, Rules, decide
 from tests.conformance.probes import Boom, Crash, End, Log, settle
+from tests.supervisors.families import TEMPORARY, eighths, exits, limits, names, restart_types, strategies
 from tests.supervisors.model import Model
+
+# ---------------------------------------------------------------------------------------------------------- the rules
+
+
+class Supervision(RuleBasedStateMachine):
+    """Compares a supervisor without event loop, which performs what the rules decide, with the model after every event."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0.0
+        self.views: list[ChildView] = []
+        self.history: History = ()
+        self.gave_up = False
+        self.numbers = 0
+
+    @initialize(strategy=strategies, limit=limits, types=st.lists(restart_types, min_size=1, max_size=5))
+    def start(self, strategy: StrategyType, limit: Limit, types: list[RestartType]) -> None:
+        self.spec = Rules(strategy, limit)
+        self.model = Model(strategy, limit)
+        for restart in types:
+            self.add(restart)
+
+    def add(self, restart: RestartType) -> None:
+        self.numbers += 1
+        name = f"child {self.numbers}"
+        self.views.append(ChildView(name, restart))
+        self.model.add(name, restart)
+
+    def running(self) -> list[str]:
+        return [view.name for view in self.views if view.running]
+
+    def set_state(self, name: str, *, running: bool, restarting: bool = False) -> None:
+        index = names(self.views).index(name)
+        self.views[index] = ChildView(name, self.views[index].restart, running=running, restarting=restarting)
+
+    def perform(self, name: str, exit: gr.Exit | None, fails: str | None) -> None:
+        """What the supervising loop does; the next start of `fails` fails."""
+        decision = decide(self.spec, self.views, name, exit, self.now, self.history)
+        match decision:
+            case GiveUp():
+                self.gave_up = True
+            case Leave():
+                if decision.remove:
+                    self.views = [view for view in self.views if view.name != name]
+            case Restart():
+                self.history = decision.history
+                for one in decision.stop:
+                    self.set_state(one, running=False)
+                self.views = [view for view in self.views if view.name not in decision.forget]
+                for one in decision.start:
+                    self.set_state(one, running=False)  # a retry of its own that was queued is void
+                for one in decision.start:
+                    if one == fails:
+                        self.set_state(one, running=False, restarting=True)
+                        break
+                    self.set_state(one, running=True)
+
+    # The events ------------------------------------------------------------------------------------------------------
+
+    @rule(seconds=eighths(0, 12))
+    def time_passes(self, seconds: float) -> None:
+        self.now += seconds
+
+    @precondition(lambda self: not self.gave_up and self.running())
+    @rule(data=st.data(), exit=exits)
+    def a_child_ends(self, data: st.DataObject, exit: gr.Exit) -> None:
+        name = data.draw(st.sampled_from(self.running()))
+        fails = data.draw(st.sampled_from([None, *names(self.views)]))
+        self.set_state(name, running=False)
+        self.perform(name, exit, fails)
+        self.model.failures = Counter([fails] if fails is not None else [])
+        self.model.ended(name, exit, self.now)
+
+    @precondition(lambda self: not self.gave_up and any(view.restarting for view in self.views))
+    @rule(data=st.data())
+    def a_failed_restart_is_tried_again(self, data: st.DataObject) -> None:
+        name = data.draw(st.sampled_from([view.name for view in self.views if view.restarting]))
+        fails = data.draw(st.sampled_from([None, *names(self.views)]))
+        self.perform(name, None, fails)
+        self.model.failures = Counter([fails] if fails is not None else [])
+        self.model.retry(name, self.now)
+
+    @precondition(lambda self: not self.gave_up)
+    @rule(restart=restart_types)
+    def a_child_is_added(self, restart: RestartType) -> None:
+        self.add(restart)
+
+    @precondition(lambda self: not self.gave_up and self.running())
+    @rule(data=st.data())
+    def a_child_is_terminated_by_hand(self, data: st.DataObject) -> None:
+        name = data.draw(st.sampled_from(self.running()))
+        if self.model.find(name).restart is TEMPORARY:
+            self.views = [view for view in self.views if view.name != name]
+        else:
+            self.set_state(name, running=False)
+        self.model.terminate(name)
+
+    # What must hold after each ---------------------------------------------------------------------------------------
+
+    @invariant()
+    def both_agree_on_the_end(self) -> None:
+        assert self.gave_up == self.model.gave_up
+
+    @invariant()
+    def both_agree_on_who_is_there_and_in_which_state(self) -> None:
+        if not self.gave_up:
+            assert [(view.name, view.running, view.restarting) for view in self.views] == [
+                (slot.name, slot.up, slot.retrying) for slot in self.model.children
+            ]
+
+    @invariant()
+    def no_window_holds_more_restarts_than_the_intensity(self) -> None:
+        for start in self.model.counted:
+            within = [moment for moment in self.model.counted if start <= moment <= start + self.spec.limit.period]
+            assert len(within) <= self.spec.limit.intensity
+
+
+TestSupervision = Supervision.TestCase
+
+
+# ----------------------------------------------------------------------------------------------------------- the loop
 
 What: TypeAlias = Literal["crash", "end", "terminate", "restart", "delete", "add", "wait", "fail_next_start"]
 
@@ -38,8 +162,7 @@ deeds = st.lists(
     ),
     max_size=25,
 )
-families = st.lists(st.sampled_from(RestartType), min_size=1, max_size=5)
-limits = st.builds(Limit, st.integers(0, 6), st.sampled_from((1.0, 4.0, 16.0)))
+wide_limits = st.builds(Limit, st.integers(0, 6), st.sampled_from((1.0, 4.0, 16.0)))
 
 
 class Pair:
@@ -91,7 +214,12 @@ class Pair:
                 self.model.delete(name)
 
 
-@given(strategy=st.sampled_from(StrategyType), limit=limits, family=families, deeds=deeds)
+@given(
+    strategy=st.sampled_from(StrategyType),
+    limit=wide_limits,
+    family=st.lists(restart_types, min_size=1, max_size=5),
+    deeds=deeds,
+)
 async def test_the_loop_agrees_with_the_model_after_every_event(
     strategy: StrategyType, limit: Limit, family: list[RestartType], deeds: list[Deed]
 ) -> None:

@@ -1,17 +1,12 @@
-"""The pure rules of restarting, as properties, and as a small model that a state machine compares them with.
-
-Moments and periods are multiples of 1/8 s: sums of them are exact, so that the edges of windows are.
-"""
+"""The pure rules of restarting, as properties."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 import greenroom as gr
 from greenroom.supervisors.options import AutoShutdownType, Backoff, RestartType, StrategyType
@@ -35,62 +30,25 @@ from greenroom.supervisors.restarts import (
     plan,
     shuts_down,
 )
-from tests.supervisors.model import Model
-
-PERMANENT, TRANSIENT, TEMPORARY = RestartType
-
-NORMAL = gr.Exit("normal")
-SHUTDOWN = gr.Exit("shutdown")
-DETAIL = gr.Exit("shutdown", gr.Stop("detail", shutdown=True))
-ERROR = gr.Exit("error", RuntimeError("boom"))
-KILLED = gr.Exit("killed")
-ABANDONED = gr.Exit("abandoned")
-GAVE_UP = gr.Exit("shutdown", gr.RestartLimitExceeded("sup", "sup/a", 1, 5.0))
-CLEAN = (NORMAL, SHUTDOWN, DETAIL, GAVE_UP)
-FAULTY = (ERROR, KILLED, ABANDONED)
-
-
-# ------------------------------------------------------------------------------------------------------- strategies
-
-
-def eighths(least: int, most: int) -> st.SearchStrategy[float]:
-    """Seconds, in steps of 1/8."""
-    return st.integers(least * 8, most * 8).map(lambda n: n / 8)
-
-
-limits = st.builds(Limit, st.integers(0, 5), eighths(1, 20))
-moments = st.lists(eighths(0, 60), max_size=40).map(sorted)
-exits = st.sampled_from((*CLEAN, *FAULTY))
-strategies = st.sampled_from(StrategyType)
-restart_types = st.sampled_from(RestartType)
-
-
-@st.composite
-def families(draw: st.DrawFn) -> list[ChildView]:
-    """The children of one supervisor, in start order; the names tell nothing of the order."""
-    names = draw(st.lists(st.text("abcdef", min_size=1, max_size=2), min_size=1, max_size=8, unique=True))
-    children = []
-    for name in names:
-        state = draw(st.sampled_from(("running", "restarting", "down")))
-        restart = draw(restart_types)
-        significant = draw(st.booleans()) and restart is not PERMANENT
-        children.append(ChildView(name, restart, significant, state == "running", state == "restarting"))
-    return children
-
-
-@st.composite
-def families_with_one_ended(draw: st.DrawFn) -> tuple[list[ChildView], str]:
-    """The same, with the name of one that has just ended."""
-    children = draw(families())
-    index = draw(st.integers(0, len(children) - 1))
-    ended = children[index]
-    children[index] = ChildView(ended.name, ended.restart, ended.significant, running=False)
-    return children, ended.name
-
-
-def names(children: Sequence[ChildView]) -> list[str]:
-    return [child.name for child in children]
-
+from tests.supervisors.families import (
+    CLEAN,
+    DETAIL,
+    FAULTY,
+    GAVE_UP,
+    KILLED,
+    NORMAL,
+    PERMANENT,
+    SHUTDOWN,
+    TEMPORARY,
+    TRANSIENT,
+    eighths,
+    exits,
+    families_with_one_ended,
+    limits,
+    moments,
+    names,
+    strategies,
+)
 
 # ------------------------------------------------------------------------------------------------------- the window
 
@@ -370,122 +328,3 @@ def test_the_healthy_time_is_the_initial_delay_unless_it_is_given(
 ) -> None:
     backoff = Backoff(initial, maximum=100.0)
     assert failures_in_a_row(backoff, failures, healthy) == (0 if healthy >= initial else failures)
-
-
-# ---------------------------------------------------------------------------------------------------------- a model
-
-
-class Supervision(RuleBasedStateMachine):
-    """Compares a supervisor without event loop, which performs what the rules decide, with the model after every event."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.now = 0.0
-        self.views: list[ChildView] = []
-        self.history: History = ()
-        self.gave_up = False
-        self.numbers = 0
-
-    @initialize(strategy=strategies, limit=limits, types=st.lists(restart_types, min_size=1, max_size=5))
-    def start(self, strategy: StrategyType, limit: Limit, types: list[RestartType]) -> None:
-        self.spec = Rules(strategy, limit)
-        self.model = Model(strategy, limit)
-        for restart in types:
-            self.add(restart)
-
-    def add(self, restart: RestartType) -> None:
-        self.numbers += 1
-        name = f"child {self.numbers}"
-        self.views.append(ChildView(name, restart))
-        self.model.add(name, restart)
-
-    def running(self) -> list[str]:
-        return [view.name for view in self.views if view.running]
-
-    def set_state(self, name: str, *, running: bool, restarting: bool = False) -> None:
-        index = names(self.views).index(name)
-        self.views[index] = ChildView(name, self.views[index].restart, running=running, restarting=restarting)
-
-    def perform(self, name: str, exit: gr.Exit | None, fails: str | None) -> None:
-        """What the supervising loop does; the next start of `fails` fails."""
-        decision = decide(self.spec, self.views, name, exit, self.now, self.history)
-        match decision:
-            case GiveUp():
-                self.gave_up = True
-            case Leave():
-                if decision.remove:
-                    self.views = [view for view in self.views if view.name != name]
-            case Restart():
-                self.history = decision.history
-                for one in decision.stop:
-                    self.set_state(one, running=False)
-                self.views = [view for view in self.views if view.name not in decision.forget]
-                for one in decision.start:
-                    self.set_state(one, running=False)  # a retry of its own that was queued is void
-                for one in decision.start:
-                    if one == fails:
-                        self.set_state(one, running=False, restarting=True)
-                        break
-                    self.set_state(one, running=True)
-
-    # The events ------------------------------------------------------------------------------------------------------
-
-    @rule(seconds=eighths(0, 12))
-    def time_passes(self, seconds: float) -> None:
-        self.now += seconds
-
-    @precondition(lambda self: not self.gave_up and self.running())
-    @rule(data=st.data(), exit=exits)
-    def a_child_ends(self, data: st.DataObject, exit: gr.Exit) -> None:
-        name = data.draw(st.sampled_from(self.running()))
-        fails = data.draw(st.sampled_from([None, *names(self.views)]))
-        self.set_state(name, running=False)
-        self.perform(name, exit, fails)
-        self.model.failures = Counter([fails] if fails is not None else [])
-        self.model.ended(name, exit, self.now)
-
-    @precondition(lambda self: not self.gave_up and any(view.restarting for view in self.views))
-    @rule(data=st.data())
-    def a_failed_restart_is_tried_again(self, data: st.DataObject) -> None:
-        name = data.draw(st.sampled_from([view.name for view in self.views if view.restarting]))
-        fails = data.draw(st.sampled_from([None, *names(self.views)]))
-        self.perform(name, None, fails)
-        self.model.failures = Counter([fails] if fails is not None else [])
-        self.model.retry(name, self.now)
-
-    @precondition(lambda self: not self.gave_up)
-    @rule(restart=restart_types)
-    def a_child_is_added(self, restart: RestartType) -> None:
-        self.add(restart)
-
-    @precondition(lambda self: not self.gave_up and self.running())
-    @rule(data=st.data())
-    def a_child_is_terminated_by_hand(self, data: st.DataObject) -> None:
-        name = data.draw(st.sampled_from(self.running()))
-        if self.model.find(name).restart is TEMPORARY:
-            self.views = [view for view in self.views if view.name != name]
-        else:
-            self.set_state(name, running=False)
-        self.model.terminate(name)
-
-    # What must hold after each ---------------------------------------------------------------------------------------
-
-    @invariant()
-    def both_agree_on_the_end(self) -> None:
-        assert self.gave_up == self.model.gave_up
-
-    @invariant()
-    def both_agree_on_who_is_there_and_in_which_state(self) -> None:
-        if not self.gave_up:
-            assert [(view.name, view.running, view.restarting) for view in self.views] == [
-                (slot.name, slot.up, slot.retrying) for slot in self.model.children
-            ]
-
-    @invariant()
-    def no_window_holds_more_restarts_than_the_intensity(self) -> None:
-        for start in self.model.counted:
-            within = [moment for moment in self.model.counted if start <= moment <= start + self.spec.limit.period]
-            assert len(within) <= self.spec.limit.intensity
-
-
-TestSupervision = Supervision.TestCase

@@ -193,6 +193,9 @@ class ActorLife:
     def _found_stuck(self) -> None:
         if self.exit is not None:
             return
+        if self.task is None:  # a native cancellation before its first step: nothing of it will ever run
+            self._end(Verdict(Exit("killed")))
+            return
         first = not self.settled
         self._rest(True)
         self.settled = True
@@ -348,17 +351,28 @@ class ActorLife:
             if self._cancelled_at is None:
                 # Nobody times a crash from outside: a nursery that swallows its cancellation must be found here.
                 self._last_timer = self.services.timers.after(self.services.settings.kill_time, self._last_chance_over)
-            while not self._companion_over:
-                self._companion = self.loop.slot()
-                try:
-                    await self._companion
-                except self.loop.cancelled as error:  # a native one: what runs there must be waited for all the same
-                    self._absorb_native_cancellation(error)
+            await self._outwait(nursery)
             if self._cancelled_at is None:
                 self._last_timer.cancel()
         if self._crash is not None and (verdict is found or verdict.exit.clean):
             return self._crash
         return verdict
+
+    async def _outwait(self, nursery: Nursery) -> None:
+        """Wait for the companion's end, through native cancellations: what runs there must have ended first all the same."""
+        turns = 0
+        while not self._companion_over:
+            try:
+                if nursery.began:
+                    self._companion = self.loop.slot()
+                    await self._companion
+                elif turns < 2:
+                    turns += 1
+                    await self.loop.checkpoint()
+                else:  # it was spawned more than a turn ago: a native cancellation before its first step has ended it
+                    self._companion_over = True
+            except self.loop.cancelled as error:
+                self._absorb_native_cancellation(error)
 
     # ------------------------------------------------------------------------------------------------------ the end
 

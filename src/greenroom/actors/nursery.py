@@ -34,7 +34,7 @@ class Host(Protocol):
 class Nursery:
     """Starts event-loop tasks that belong to the actor. Narrower than anyio's TaskGroup on purpose."""
 
-    __slots__ = ("_closed", "_end", "_group", "_loop", "_path", "_queued", "host", "scopes")
+    __slots__ = ("_closed", "_end", "_group", "_loop", "_path", "_queued", "began", "host", "scopes")
 
     def __init__(self, host: Host, loop: EventLoop, path: str) -> None:
         self.host = host
@@ -44,6 +44,8 @@ class Nursery:
         self._queued: list[tuple[Callable[..., Awaitable[object]], tuple[Any, ...]]] | None = None
         self._end: Slot | None = None
         self._closed = False
+        self.began = False
+        """Its task has had its first step."""
         self.scopes = ScopePair(loop.cancel_scope)
 
     def start_soon(self, func: Callable[[Unpack[Ts]], Awaitable[object]], *args: Unpack[Ts]) -> None:
@@ -97,6 +99,7 @@ class Nursery:
             raise
 
     async def _main(self) -> None:
+        self.began = True
         verdict = None
         try:
             with self.scopes:

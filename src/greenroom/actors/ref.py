@@ -163,9 +163,13 @@ class Ref:
 
     async def _put(self, envelope: Envelope, call: str) -> None:
         mailbox = self._mailbox
-        if mailbox.must_wait and envelope[1] is self._cell:
+        if envelope[1] is not self._cell or not self._cell.in_own_loop():
+            await mailbox.put(envelope)
+            return
+        await mailbox.let_others_run()
+        if mailbox.must_wait:
             self._refuse_own_loop(call)
-        await mailbox.put(envelope)
+        mailbox.put_nowait(envelope)
 
     def _refuse_own_loop(self, call: str) -> None:
         """An actor's message loop must not wait for itself. Its nursery's tasks and concurrent handlers may."""

@@ -28,9 +28,9 @@ LEVELS: Final[Mapping[type[gr.Event], int]] = {
     gr.ProcessStarted: logging.DEBUG,
     gr.SlowHandler: logging.DEBUG,
     gr.StopRequested: logging.DEBUG,
+    gr.RestartDelayed: logging.DEBUG,
+    gr.RestartWaiting: logging.DEBUG,
     # and these are not, or only half
-    gr.RestartDelayed: logging.INFO,
-    gr.RestartWaiting: logging.WARNING,
     gr.LoopBlocked: logging.WARNING,
     gr.ActorStuck: logging.ERROR,
 }

@@ -6,9 +6,13 @@ from collections import deque
 from types import TracebackType
 from typing import Generic, TypeVar
 
+from greenroom.mailbox.options import is_whole
 from greenroom.mailbox.parking import Slot, current_loop
 
 T = TypeVar("T")
+
+IN_A_ROW = 64
+"""Items that a reader takes without letting others run."""
 
 
 class Subscription(Generic[T]):
@@ -23,6 +27,7 @@ class Subscription(Generic[T]):
         self._items: deque[T] = deque(maxlen=buffer)
         self._slot: Slot | None = None
         self._closed = False
+        self._in_a_row = 0
         self.missed = 0
         """Items dropped because this reader was slow."""
 
@@ -46,7 +51,13 @@ class Subscription(Generic[T]):
         return self
 
     async def __anext__(self) -> T:
+        self._in_a_row += 1
+        if self._in_a_row >= IN_A_ROW:
+            # However far behind it is, a reader lets others run now and then, and stays cancellable.
+            self._in_a_row = 0
+            await current_loop().checkpoint()
         while not self._items:
+            self._in_a_row = 0
             if self._closed:
                 raise StopAsyncIteration
             self._slot = current_loop().slot()
@@ -89,7 +100,9 @@ class Broadcast(Generic[T]):
             subscription._put(item)
 
     def subscribe(self, *, buffer: int = 10_000) -> Subscription[T]:
-        """Start listening. `buffer`: items (int > 0) kept for a reader that lags."""
+        """Start listening. `buffer`: items (int > 0) kept for a reader that lags; anything else raises `ValueError`."""
+        if not is_whole(buffer, least=1):
+            raise ValueError(f"buffer={buffer!r}: a whole number of items above 0 is kept for a reader that lags")
         subscription = Subscription(self, buffer)
         if self._closed:
             subscription._closed = True

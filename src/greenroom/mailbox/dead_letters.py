@@ -17,6 +17,11 @@ from greenroom.mailbox.broadcast import Broadcast, Subscription
 logger = logging.getLogger("greenroom.dead_letters")
 
 
+RECIPIENTS = 10_000
+"""Entries that are counted apart. Dynamic children come and go for as long as a service runs; its memory must not grow with them."""
+OTHERS = "(others)"
+
+
 class DeadLetterReason(Enum):
     """Why nobody handled a message."""
 
@@ -52,7 +57,8 @@ class DeadLetters:
 
     def publish(self, message: object, recipient: str, sender: str | None, reason: DeadLetterReason) -> None:
         """Count a dead letter and show it to the subscribers."""
-        self._counts[recipient, reason] += 1
+        known = (recipient, reason) in self._counts or len(self._counts) < RECIPIENTS
+        self._counts[recipient if known else OTHERS, reason] += 1
         if logger.isEnabledFor(logging.INFO):
             logger.info(
                 "dead letter: %s to %s from %s (%s)",
@@ -64,7 +70,7 @@ class DeadLetters:
         self._stream.publish(DeadLetter(message, recipient, sender, reason))
 
     def counts(self) -> dict[tuple[str, DeadLetterReason], int]:
-        """Dead letters so far, by (recipient's path, reason)."""
+        """Dead letters so far, by (recipient's path, reason); from many recipients on, those of new ones under the path `OTHERS`."""
         return dict(self._counts)
 
     @property

@@ -123,12 +123,7 @@ class MemoryMailbox:
         Raises `ActorStopped` when the mailbox closes first. Cancelled: the message was not taken.
         """
         if not self.must_wait:
-            self._in_a_row += 1
-            if self._in_a_row >= IN_A_ROW:
-                # Whoever sends in a loop must let others run, and stay cancellable. Before the message is taken, not after.
-                self._in_a_row = 0
-                self._loop.check_thread()
-                await self._loop.checkpoint()
+            await self.let_others_run()
         if not self.must_wait:
             self.put_nowait(envelope)
             return
@@ -147,6 +142,14 @@ class MemoryMailbox:
             if self.waiting and entry in self.waiting:
                 self.waiting.remove(entry)
             raise
+
+    async def let_others_run(self) -> None:
+        """Now and then a checkpoint: whoever sends in a loop must stay cancellable. Call it before a message is taken, not after."""
+        self._in_a_row += 1
+        if self._in_a_row >= IN_A_ROW:
+            self._in_a_row = 0
+            self._loop.check_thread()
+            await self._loop.checkpoint()
 
     def put_notice(self, notice: Notice) -> None:
         """Queue a tick or a notice at the tail, whatever the bound. Dropped when the mailbox is closed."""

@@ -2,8 +2,8 @@
 
 Everything above waits through `Slot`, a one-shot that one event-loop task awaits. A slot costs a fraction of an `anyio.Event`
 (measured: asks are 1.3 to 2.6 times faster), and both loops' cancel scopes reach a task that is parked on one, which is all that
-structured concurrency asks of a primitive. On asyncio a slot is the loop's own future; on trio it is `TrioSlot`, the same few
-methods over `wait_task_rescheduled`.
+structured concurrency asks of a primitive. On asyncio a slot is the loop's own future; on trio it is `TrioSlot` (`trio_parking`, which
+is imported only where trio runs: it is a quarter of what Greenroom takes to import).
 
 `EventLoop` is the only place in the core that knows which loop is running.
 """
@@ -14,14 +14,12 @@ import asyncio
 import contextvars
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from functools import partial
 from typing import Any, Literal, Protocol, TypeVar
 
-import anyio.lowlevel
-import outcome
+import anyio
 import sniffio
-import trio
 from attrs import frozen
 
 from greenroom.errors import WrongThread
@@ -43,52 +41,6 @@ class Slot(Protocol):
     def __await__(self) -> Generator[Any, Any, Any]: ...
 
 
-class TrioSlot:
-    """A slot on trio. Trap: a trio task can be rescheduled only once it is parked, so an outcome that comes first waits here."""
-
-    __slots__ = ("_done", "_outcome", "_task")
-
-    _outcome: outcome.Value[Any] | outcome.Error
-
-    def __init__(self) -> None:
-        self._done = False
-        self._task: trio.lowlevel.Task | None = None
-
-    def done(self) -> bool:
-        return self._done
-
-    def set_result(self, value: Any, /) -> None:
-        self._finish(outcome.Value(value))
-
-    def set_exception(self, error: BaseException, /) -> None:
-        self._finish(outcome.Error(error))
-
-    def _finish(self, result: outcome.Value[Any] | outcome.Error) -> None:
-        self._done = True
-        task = self._task
-        if task is None:
-            self._outcome = result
-        else:
-            self._task = None
-            trio.lowlevel.reschedule(task, result)
-
-    def _abort(self, _raise_cancel: object) -> trio.lowlevel.Abort:
-        self._task = None
-        self._done = True
-        return trio.lowlevel.Abort.SUCCEEDED
-
-    def __await__(self) -> Generator[Any, Any, Any]:
-        if self._done:
-            return self._at_once()
-        self._task = trio.lowlevel.current_task()
-        # Trio's own awaitable, not a generator around it: every wake-up would pass through that.
-        return trio.lowlevel.wait_task_rescheduled(self._abort).__await__()  # noqa: ASYNC105 - awaited by our caller
-
-    def _at_once(self) -> Generator[Any, Any, Any]:
-        return self._outcome.unwrap()
-        yield
-
-
 @frozen(eq=False)
 class EventLoop:
     """The running event loop, as the core needs it. Made by `current_loop()`, on the loop's own thread."""
@@ -106,20 +58,14 @@ class EventLoop:
     """A fresh anyio cancel scope, of this loop's class: finding that out each time costs as much as making one."""
     post: Callable[[Callable[[], object]], object]
     """Run a function on the loop soon. The only member that may be called from any thread, and from an OS signal handler."""
+    checkpoint: Callable[[], Awaitable[object]]
+    """Let others run, and let a cancellation arrive."""
     current_task: Callable[[], object]
     """Identity of the running event-loop task."""
     virtual_clock: Any
     """The virtual clock that drives the loop, or None."""
     thread: int
     """Identity of the loop's thread, as by `threading.get_ident()`."""
-
-    async def checkpoint(self) -> None:
-        """Let others run, and let a cancellation arrive."""
-        if self.backend == "asyncio":
-            # A bare yield is enough: anyio delivers by Task.cancel(), which reaches the next resumption.
-            await asyncio.sleep(0)
-        else:
-            await trio.lowlevel.checkpoint()
 
     def check_thread(self) -> None:
         """Raise `WrongThread` unless called on the loop's thread."""
@@ -130,37 +76,24 @@ class EventLoop:
 def current_loop() -> EventLoop:
     """Describe the running loop. Raises `RuntimeError` when none is running."""
     backend = sniffio.current_async_library()
-    thread = threading.get_ident()
-    cancelled = anyio.get_cancelled_exc_class()
-    scope = type(anyio.CancelScope())
     if backend == "trio":
-        clock = trio.lowlevel.current_clock()
-        virtual = getattr(clock, "virtual_clock", None)
-        token = trio.lowlevel.current_trio_token()
-        return EventLoop(
-            backend="trio",
-            cancelled=cancelled,
-            slot=TrioSlot,
-            now=clock.current_time,
-            stopwatch=time.monotonic if virtual is None else clock.current_time,
-            cancel_scope=scope,
-            post=token.run_sync_soon,
-            current_task=trio.lowlevel.current_task,
-            virtual_clock=virtual,
-            thread=thread,
-        )
+        from greenroom.mailbox.trio_parking import current_trio_loop
+
+        return current_trio_loop()
     loop = asyncio.get_running_loop()
     virtual = getattr(loop, "virtual_clock", None)
     return EventLoop(
         backend="asyncio",
-        cancelled=cancelled,
+        cancelled=asyncio.CancelledError,
         slot=loop.create_future,
         now=loop.time,
         stopwatch=time.monotonic if virtual is None else loop.time,
-        cancel_scope=scope,
+        cancel_scope=type(anyio.CancelScope()),
         # In a context of the loop's own thread: in the poster's, anyio would not know which loop runs the function.
         post=partial(loop.call_soon_threadsafe, context=contextvars.copy_context()),
+        # A bare yield is enough: anyio delivers by Task.cancel(), which reaches the next resumption.
+        checkpoint=partial(asyncio.sleep, 0),
         current_task=asyncio.current_task,
         virtual_clock=virtual,
-        thread=thread,
+        thread=threading.get_ident(),
     )

@@ -71,6 +71,7 @@ class Root:
         self._done = done
         self._life: SupervisorLife | None = None
         self._nursery: TaskGroup | None = None
+        self._begun = False
         self._over = False
         self._report: ShutdownReport | None = None
         self._failure: TreeFailed | None = None
@@ -82,6 +83,7 @@ class Root:
 
     async def run(self) -> None:
         """The root task. Returns when the tree has ended."""
+        self._begun = True
         try:
             with anyio.CancelScope(shield=True):
                 async with anyio.create_task_group() as nursery:
@@ -93,6 +95,20 @@ class Root:
                     nursery.cancel_scope.cancel()
         finally:
             self._nursery = None
+            self._over = True
+            self._announce()
+
+    def start(self, group: TaskGroup) -> None:
+        """Begin, as an event-loop task of this group."""
+        group.start_soon(self.run)
+        # A native cancellation before its first step would end it without a trace. Two turns later it has had that step. Trio has no
+        # such cancellation, and there what is posted may well come before a task's first step.
+        if self.services.loop.backend == "asyncio":
+            post = self.services.loop.post
+            post(lambda: post(self._see_that_it_began))
+
+    def _see_that_it_began(self) -> None:
+        if not self._begun:
             self._over = True
             self._announce()
 
@@ -198,13 +214,14 @@ class Root:
         return self.shutdown.report(nodes, self.services.loop.now())
 
     def failure(self) -> TreeFailed | None:
-        """What the tree failed with, when it gave up: always the same exception."""
+        """What the tree failed with, when it gave up (or was torn down, unasked): always the same exception."""
         verdict = self.verdict
         if self._failure is not None or verdict is None:
             return self._failure
-        cause = verdict.exit.cause
-        if verdict.exit.kind == "error" or isinstance(cause, RestartLimitExceeded):
-            self._failure = TreeFailed(self.spec.name, str(cause) if cause is not None else "")
+        exit, cause = verdict.exit, verdict.exit.cause
+        torn = exit.kind == "killed" and not self.shutdown.begun  # by whoever cancels the tasks of the asyncio loop
+        if exit.kind == "error" or isinstance(cause, RestartLimitExceeded) or torn:
+            self._failure = TreeFailed(self.spec.name, "its tasks were cancelled from outside" if torn else str(cause or ""))
             self._failure.__cause__ = cause
         return self._failure
 

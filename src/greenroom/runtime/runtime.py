@@ -229,7 +229,7 @@ class Runtime:
         self._from_thread = FromThread(loop, root.spawn)
         self._group = anyio.create_task_group()
         await self._group.__aenter__()
-        self._group.start_soon(root.run)
+        root.start(self._group)
         self._group.start_soon(self._watch_host, root)
         met = await self._settle(root, lambda: root.started or root.over, None)
         if met is None and root.started and root.fatal is None:
@@ -290,8 +290,11 @@ class Runtime:
             if failure is not None and failure is not own:
                 own.add_note(f"greenroom: besides, {failure}")
             return own
-        # A failure of the tree is not lost in a cancellation. `left` may be an older cancellation than `met`: one is enough.
-        return failure or left or met
+        # A failure of the tree is not lost in a cancellation of the host, unless both come from one of all tasks of the loop.
+        cancellation = left or met
+        if failure is not None and cancellation is not None and isinstance(failure.__cause__, type(cancellation)):
+            return cancellation
+        return failure or cancellation
 
     async def _settle(self, root: Root, reached: Callable[[], bool], met: BaseException | None) -> BaseException | None:
         """Wait though the host is cancelled. Returns the last cancellation that was met; from the first on, the tree's end is awaited."""

@@ -138,9 +138,11 @@ def publish(services: Services, report: SupervisorReport) -> None:
 def announce(services: Services, event: RestartDelayed | RestartWaiting) -> None:
     """Log that a restart is put off, and show it to the readers of events."""
     if isinstance(event, RestartDelayed):
-        logger.info("restart of %s in %.3g s, after %d in a row", event.path, event.delay, event.failures)
+        said = f"restart of {event.path} in {event.delay:.3g} s, after {event.failures} in a row"
+        logger.info("%s", said, extra={"event": event})
     else:
-        logger.warning("restart of %s waits: %s may still run", event.path, ", ".join(event.waits_for))
+        said = f"restart of {event.path} waits: {', '.join(event.waits_for)} may still run"
+        logger.warning("%s", said, extra={"event": event})
     services.events.publish(event)
 
 

@@ -18,7 +18,7 @@ import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from attrs import frozen
+from attrs import define
 
 from greenroom.actors import Exit, Life, State, Verdict
 from greenroom.errors import RestartLimitExceeded
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from greenroom.supervisors.supervisor import SupervisorLife
 
 
-@frozen(eq=False)
+@define(eq=False)
 class Ended:
     """A life of a member is over."""
 
@@ -57,7 +57,7 @@ class Ended:
     verdict: Verdict
 
 
-@frozen(eq=False)
+@define(eq=False)
 class Retry:
     """Go on with the restart of a member. Void when the member's `pending` is another by then."""
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup
-from attrs import frozen
+from attrs import define
 
 from greenroom.actors import (
     ActorEnded,
@@ -42,7 +42,7 @@ from greenroom.supervisors.restarting import Ended, Restarter, Retry
 from greenroom.supervisors.specs import Child, SupervisorSpec
 
 
-@frozen(eq=False)
+@define(eq=False)
 class Call:
     """An administration call."""
 
@@ -174,6 +174,7 @@ class SupervisorLife:
     async def main(self) -> None:
         """The event-loop task. Never raises, but for a cancellation from outside the tree."""
         outside: BaseException | None = None
+        exit = Exit("killed")
         try:
             async with anyio.create_task_group() as self._nursery:
                 exit = await self._run()
