@@ -59,8 +59,8 @@ from greenroom.errors import (
     WouldDeadlock,
     WrongThread,
 )
-from greenroom.mailbox import DeadLetter, DeadLetterReason, Mailbox
-from greenroom.runtime import LoopBlocked, Runtime, ShutdownReport, Stage, StopRequested, TreeNode, run
+from greenroom.mailbox import DeadLetter, DeadLetterReason, Mailbox, Subscription
+from greenroom.runtime import FromThread, LoopBlocked, Runtime, ShutdownReport, Stage, StopRequested, TreeNode, run
 from greenroom.supervisors import (
     Backoff,
     Child,
@@ -75,6 +75,7 @@ from greenroom.supervisors import (
     Started,
     Supervisor,
     SupervisorReport,
+    SupervisorSpec,
 )
 
 __all__ = [
@@ -109,6 +110,7 @@ __all__ = [
     "Event",
     "Exit",
     "Failure",
+    "FromThread",
     "GreenroomError",
     "Ignore",
     "LoopBlocked",
@@ -143,8 +145,10 @@ __all__ = [
     "State",
     "Stop",
     "StopRequested",
+    "Subscription",
     "Supervisor",
     "SupervisorReport",
+    "SupervisorSpec",
     "Terminated",
     "TooManyChildren",
     "TreeFailed",

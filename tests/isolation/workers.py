@@ -301,7 +301,7 @@ async def misuses(actor: gr.Actor) -> dict[str, str]:
         "nursery": lambda: context.nursery,
         "stash": lambda: context.stash(message),
         "unstash": context.unstash,
-        "tree": context.runtime.tree,
+        "tree": lambda: context.runtime.tree(),  # noqa: PLW0108 - already to name it raises
         "call": lambda: context.runtime.from_thread.call(anyio.sleep, 0),
         "self-ask": lambda: context.ref.ask(message),
         "administration": context.ref.which_children,
@@ -378,16 +378,16 @@ def tell_that_it_stops(actor: gr.Actor) -> None:
 
 
 async def wait_for_ever(actor: gr.Actor, ref: gr.Ref) -> None:
-    ref.tell(Heard("waiting"))
     try:
+        ref.tell(Heard("waiting"))
         await anyio.sleep_forever()
     finally:
         ref.tell(Heard("interrupted"))
 
 
 def block(actor: gr.Actor, ref: gr.Ref) -> None:
-    ref.tell(Heard("waiting"))
     try:
+        ref.tell(Heard("waiting"))
         time.sleep(60)
     finally:
         ref.tell(Heard("interrupted"))

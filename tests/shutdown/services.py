@@ -150,6 +150,8 @@ def service(name: str, loop: Loop) -> int:
             return run(servant("a", shutdown=None), body=told("service/a", anyio.sleep_forever))
         case "dogged":
             return run(servant("a", anyio.sleep_forever, shutdown=None), body=told("service/a", anyio.sleep_forever))
+        case "lingering":
+            return run(servant("a", anyio.sleep_forever, shutdown=None), body=told("service/a"))
         case "stuck":
             return run(servant("a", shutdown=None), servant("b"), body=told("service/a", swallow))
         case "stuck-until-the-deadline":

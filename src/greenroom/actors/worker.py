@@ -92,7 +92,9 @@ class Worker:
         self._signal = signal.Signals(number).name
         if self._interruptible and self._is_running(frame):
             self._interruptible = False
-            raise Interrupted(self._signal)
+            assert self._link is not None
+            self._link.break_off(Interrupted(self._signal))
+            return
         scope = self._scope
         self._loop.post(lambda: self._interrupt(scope))
 

@@ -11,8 +11,9 @@ import signal
 import socket
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from typing import Any
 
 from greenroom.actors.parcels import Parcels
@@ -33,6 +34,8 @@ class Link:
         self._asks: dict[int, Callable[[Frame], None]] = {}
         self._numbers: dict[Slot, int] = {}
         self._last = 0
+        self._shields = 0
+        self._deferred: BaseException | None = None
         self._requests: deque[Frame] = deque()
         self._slot: Slot | None = None
         threading.Thread(target=self._read, name="greenroom reads", daemon=True).start()
@@ -42,11 +45,12 @@ class Link:
     def send(self, kind: Kind, number: int = 0, payload: bytes = b"") -> None:
         """Write a frame; waits while the parent does not read. When the parent has gone, nothing more is to be said."""
         data = Frame(kind, number, payload).pack()
-        try:
-            with self._lock:
-                self._wire.sendall(data)
-        except (BrokenPipeError, ConnectionResetError):
-            pass  # the reading thread is about to end this process
+        with self._unbroken():
+            try:
+                with self._lock:
+                    self._wire.sendall(data)
+            except (BrokenPipeError, ConnectionResetError):
+                pass  # the reading thread is about to end this process
 
     def tell(self, ref: Ref, message: object) -> None:
         """Raises `NotEncodable`."""
@@ -79,12 +83,32 @@ class Link:
             self._forget(number)
 
     def _request(self, kind: Kind, payload: bytes, answered: Callable[[Frame], None]) -> int:
-        with self._lock:
-            self._last += 1
-            number = self._last
-            self._asks[number] = answered
-        self.send(kind, number, payload)
+        with self._unbroken():
+            with self._lock:
+                self._last += 1
+                number = self._last
+                self._asks[number] = answered
+            self.send(kind, number, payload)
         return number
+
+    def break_off(self, error: BaseException) -> None:
+        """On the main thread, from a signal handler: raise `error` there, if not at once then when a frame is whole."""
+        if not self._shields:
+            raise error
+        self._deferred = error
+
+    @contextmanager
+    def _unbroken(self) -> Iterator[None]:
+        """Half a frame would spoil the wire, and a lock that is never released would end all talk."""
+        main = threading.get_ident() == self._loop.thread
+        self._shields += main
+        try:
+            yield
+        finally:
+            self._shields -= main
+        if main and not self._shields and self._deferred is not None:
+            error, self._deferred = self._deferred, None
+            raise error
 
     def _forget(self, number: int) -> None:
         if self._asks.pop(number, None) is not None:

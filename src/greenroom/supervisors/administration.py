@@ -28,7 +28,7 @@ from greenroom.supervisors import ladder
 from greenroom.supervisors.member import Afterwards
 from greenroom.supervisors.reports import ChildCounts, ChildInfo
 from greenroom.supervisors.specs import Child, DynamicSupervisor, PartitionSupervisor, SupervisorSpec, check_child_of
-from greenroom.supervisors.starting import start_one
+from greenroom.supervisors.starting import StartAtOnce, start_one
 
 if TYPE_CHECKING:
     from greenroom.supervisors.member import Member
@@ -52,6 +52,10 @@ class Administrator:
         """From the caller's task: queue the call and wait for its answer. Raises `ActorStopped` when the supervisor is ending."""
         if self._life.stopping:
             raise self._life.stopped()
+        spec = self._life.spec
+        at_once = name == "start_child" and self._life.idle
+        if at_once and isinstance(spec, DynamicSupervisor) and spec.template.start_timeout is None:
+            return await self._life.start_at_once(self._add_dynamic(spec, args))
         return await self._life.post_call(name, args)
 
     async def answer(self, name: str, args: tuple[object, ...], reply: Slot) -> None:
@@ -82,10 +86,7 @@ class Administrator:
         life = self._life
         spec = life.spec
         if isinstance(spec, DynamicSupervisor):
-            if spec.max_children is not None and len(life.members) >= spec.max_children:
-                raise TooManyChildren(life.cell.path, spec.template.name)
-            life.serial += 1
-            return await self._start_new(life.add(spec.template, str(life.serial), args))
+            return await self._start_new(self._add_dynamic(spec, args))
         self._refuse_fixed("start_child")
         if len(args) != 1 or not isinstance(args[0], (Child, SupervisorSpec)):
             raise BadSpec(f"start_child on {life.cell.path!r} takes one gr.Child(...) or supervisor spec, not {args!r}")
@@ -98,12 +99,33 @@ class Administrator:
             raise (AlreadyStarted if present.life is not None else AlreadyPresent)(life.cell.path, child.name)
         return await self._start_new(life.add(child))
 
+    def _add_dynamic(self, spec: DynamicSupervisor, more: tuple[object, ...]) -> Member:
+        life = self._life
+        if spec.max_children is not None and len(life.members) >= spec.max_children:
+            raise TooManyChildren(life.cell.path, spec.template.name)
+        life.serial += 1
+        return life.add(spec.template, str(life.serial), more)
+
     async def _start_new(self, member: Member) -> Ref | Started | None:
-        error = await start_one(self._life, member)
+        return self._new_started(member, await start_one(self._life, member))
+
+    def _new_started(self, member: Member, error: BaseException | None) -> Ref | Started | None:
+        """What `start_child` answers, or raises for a start that failed: its spec is not kept."""
         if error is not None:
             ladder.settle(self._life, member, Afterwards.FORGET, "its start failed")
             raise self._failed(member, error)
         return self._started(member)
+
+    def answer_start(self, start: StartAtOnce) -> None:
+        """A start at once is over: answer its call."""
+        try:
+            result = self._new_started(start.member, start.conclude())
+        except StartFailed as error:
+            if not start.reply.done():
+                start.reply.set_exception(error)
+            return
+        if not start.reply.done():
+            start.reply.set_result(result)
 
     async def _terminate_child(self, name: str | Ref) -> None:
         life = self._life

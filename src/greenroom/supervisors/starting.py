@@ -54,6 +54,30 @@ async def start_one(supervisor: SupervisorLife, member: Member) -> BaseException
     return _conclude(supervisor, member, life, frozenset()) if member.started or life.settled else None
 
 
+class StartAtOnce:
+    """The start of a new child that found its supervisor idle: begun in the caller's own step, and answered by the child's.
+
+    Waking the supervising loop for it, twice, would cost as much as the start itself. Until it is over the supervisor serves
+    nothing else, exactly as if its loop waited here. A start that fails is left to the loop, and so is one that a stop overtakes.
+    """
+
+    __slots__ = ("_supervisor", "life", "member", "reply")
+
+    def __init__(self, supervisor: SupervisorLife, member: Member) -> None:
+        self._supervisor = supervisor
+        self.member = member
+        self.reply = supervisor.services.loop.slot()
+        self.life = supervisor.begin(member)
+
+    @property
+    def over(self) -> bool:
+        return self.member.started or self.life.settled
+
+    def conclude(self) -> BaseException | None:
+        """It is over: what the child failed with, if it did."""
+        return _conclude(self._supervisor, self.member, self.life, frozenset())
+
+
 def _is_done(member: Member, life: Life, late: Set[Member]) -> bool:
     # One that was late and claims to have started all the same (it swallowed the cancellation) is on its way out.
     return life.settled or (member.started and member not in late)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Coroutine
+from contextvars import copy_context
 from typing import Any
 
 import anyio
@@ -40,6 +41,7 @@ from greenroom.supervisors.member import Afterwards, Member
 from greenroom.supervisors.reports import Context, SupervisorReport, is_wanted, publish
 from greenroom.supervisors.restarting import Ended, Restarter, Retry
 from greenroom.supervisors.specs import Child, SupervisorSpec
+from greenroom.supervisors.starting import StartAtOnce
 
 
 @define(eq=False)
@@ -75,6 +77,11 @@ class SupervisorLife:
         self._outlasting: set[Any] = set()
         """After the end: lives below whose threads were abandoned and may still run."""
         self._slot: Slot | None = None
+        self._idle = False
+        """Its loop waits for events, and has nothing else in hand."""
+        self._start: StartAtOnce | None = None
+        """What it is busy with although its loop waits."""
+        self._context = copy_context()
         self._administrator = Administrator(self)
         self.restarter = Restarter(self)
         cell.incarnation += 1
@@ -119,6 +126,12 @@ class SupervisorLife:
             member.started = True
             member.info = info
             member.started_at = self.services.loop.now()
+            start = self._start
+            if start is not None and start.life is life and not self.stopping:
+                self._start = None
+                self._administrator.answer_start(start)
+                if not self._events:
+                    return  # idle again; its loop has not noticed
             self._wake()
 
     def life_ending(self, life: Any, exit: Exit) -> None:
@@ -151,6 +164,17 @@ class SupervisorLife:
         reply = self.services.loop.slot()
         self.post(Call(name, args, reply))
         return reply
+
+    @property
+    def idle(self) -> bool:
+        """Would an event that came now be served at once?"""
+        return self._idle and not self._events and self._start is None
+
+    def start_at_once(self, member: Member) -> Slot:
+        """Begin the start of a new child while the loop is idle; the answer to `start_child` comes in the slot."""
+        # In the supervisor's own context: an actor must not inherit what its starter happens to carry.
+        self._start = start = self._context.run(StartAtOnce, self, member)
+        return start.reply
 
     def post(self, event: Ended | Retry | Call) -> None:
         """Queue an event for the supervising loop."""
@@ -249,12 +273,21 @@ class SupervisorLife:
 
     async def _serve(self) -> Exit:
         while not self.stopping:
-            if not self._events:
+            start = self._start
+            if start is not None and start.over:
+                self._start = None
+                self._administrator.answer_start(start)
+            elif start is not None or not self._events:
+                self._idle = True
                 await self.park()
-                continue
-            exit = await self._serve_one(self._events.popleft())
-            if exit is not None:
-                return exit
+                self._idle = False
+            else:
+                exit = await self._serve_one(self._events.popleft())
+                if exit is not None:
+                    return exit
+        if self._start is not None and not self._start.reply.done():
+            self._start.reply.set_exception(self.stopped())
+        self._start = None
         return Exit("shutdown")
 
     async def _serve_one(self, event: Ended | Retry | Call) -> Exit | None:
