@@ -50,6 +50,7 @@ async def test_an_ask_returns_what_the_handler_returns() -> None:
 
 
 def test_a_type_checker_sees_the_type_of_the_reply(tmp_path: Path) -> None:
+    pytest.importorskip("mypy", reason="the type checker is a tool of development, no dependency of the tests")
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", f"--cache-dir={tmp_path}", str(program)]

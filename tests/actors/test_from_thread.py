@@ -85,6 +85,29 @@ async def test_p21_an_administration_call_from_another_thread_raises_the_same() 
         assert isinstance(error, gr.WrongThread)
 
 
+CONTEXT_CALLS: dict[str, Callable[[gr.Context], object]] = {
+    "after": lambda context: context.after(1, Note("x")),
+    "every": lambda context: context.every(1, Note("x")),
+    "cancel": lambda context: context.cancel("k"),
+    "watch": lambda context: context.watch(context.ref),
+    "unwatch": lambda context: context.unwatch(context.ref),
+    "stash": lambda context: context.stash(Note("x")),
+    "unstash": lambda context: context.unstash(),
+    "stop": lambda context: context.stop(),
+    "nursery": lambda context: context.nursery.start_soon(anyio.sleep, 1),
+}
+
+
+@pytest.mark.parametrize("call", CONTEXT_CALLS)
+async def test_p21_a_context_is_for_the_loops_thread(call: str) -> None:
+    async def use_elsewhere(self: Puppet) -> object:
+        return await elsewhere(lambda: CONTEXT_CALLS[call](self.context))
+
+    async with tree(gr.Child("a", Puppet)) as runtime:
+        assert isinstance(await runtime.ref("app/a").ask(Do(use_elsewhere), timeout=None), gr.WrongThread)
+        assert await runtime.ref("app/a").ask(Note("fine")) == 1
+
+
 # -------------------------------------------------------------------------------------------------------- the way in
 
 

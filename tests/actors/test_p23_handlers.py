@@ -578,6 +578,27 @@ def test_p23_the_result_of_a_blocking_handler_is_compared_too() -> None:
                 return ""
 
 
+@pytest.mark.parametrize("hook", ["on_start", "on_stop"])
+def test_p23_a_plain_hook_beside_async_handlers_is_refused(hook: str) -> None:
+    def plain(self: gr.Actor, *_: object) -> None: ...
+
+    async def add(self: Any, message: Add) -> int:
+        return 1
+
+    with pytest.raises(gr.BadHandler, match=rf"Broken.{hook} is a plain `def`; beside `async def` handlers it is one"):
+        type("Broken", (gr.Actor,), {"add": gr.handles(add), hook: plain})
+
+
+def test_p25_a_class_with_a_plain_hook_and_no_handlers_is_a_blocking_one() -> None:
+    class Opens(gr.Actor):
+        def on_start(self) -> object:  # type: ignore[override]  # under test
+            return "opened"
+
+    with pytest.raises(gr.BadSpec, match="isolation='thread' or 'process'"):
+        gr.Child("a", Opens)
+    assert gr.Child("a", Opens, isolation="thread").isolation == "thread"
+
+
 def test_p25_an_async_class_is_refused_on_a_thread_and_a_blocking_one_as_a_task() -> None:
     class Async(gr.Actor):
         @gr.handles

@@ -274,6 +274,25 @@ async def test_a_handler_that_stashes_its_message_and_then_crashes_has_had_it_in
         assert (crashes, len(events_of(gr.ActorEnded, events))) == ([1], 1)
 
 
+async def test_a_handler_that_unstashes_its_own_message_and_then_crashes_has_had_it_in_hand() -> None:
+    crashes: list[int] = []
+
+    async def stash_and_crash(self: Stasher) -> None:
+        crashes.append(self.context.incarnation)
+        self.context.stash(do)
+        self.context.unstash()
+        raise Boom
+
+    do = Do(stash_and_crash)
+    log: list[str] = []
+    async with tree(gr.Child("a", Stasher, log)) as runtime:
+        ref = runtime.ref("app/a")
+        ref.tell(do)
+        ref.tell(Note("next"))
+        await anyio.sleep(10)
+        assert (crashes, log, ref.incarnation) == ([1], ["next"], 2)
+
+
 async def test_a_handler_that_stashes_its_message_and_then_refuses_it_has_refused_it() -> None:
     refused: list[int] = []
 

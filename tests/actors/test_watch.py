@@ -362,10 +362,24 @@ async def test_a_terminated_that_no_handler_takes_is_a_dead_letter_and_crashes_n
 
 
 async def test_watching_something_that_is_no_ref_names_what_it_was() -> None:
-    async def watch_path(self: Puppet) -> BaseException:
-        with pytest.raises(TypeError, match=r"watch\('app/t'\): a gr.Ref is watched, as runtime.ref\(path\) gives it"):
+    async def watch_path(self: Puppet) -> None:
+        with pytest.raises(TypeError, match=r"^watch\('app/t'\): a gr.Ref is watched, as runtime.ref\(path\) gives it"):
             self.context.watch("app/t")  # type: ignore[arg-type]  # under test
-        return gr.Misuse()
+        with pytest.raises(TypeError, match=r"^unwatch\('app/t'\): a gr.Ref is watched"):
+            self.context.unwatch("app/t")  # type: ignore[arg-type]  # under test
 
     async with Pair() as pair:
-        assert isinstance(await pair.watcher.ask(Do(watch_path)), gr.Misuse)
+        await pair.watcher.ask(Do(watch_path))
+
+
+async def test_an_ended_incarnation_watches_nothing_more() -> None:
+    contexts: list[gr.Context] = []
+
+    async def leak(self: Puppet) -> None:
+        contexts.append(self.context)
+
+    async with Pair() as pair:
+        await pair.watcher.ask(Do(leak))
+        await pair.supervisor.terminate_child("w")
+        with pytest.raises(gr.Misuse, match="'app/w' has ended: it watches nothing more"):
+            contexts[0].watch(pair.target)

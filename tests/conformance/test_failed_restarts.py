@@ -170,6 +170,19 @@ async def test_a_group_restart_that_covers_a_retrying_child_makes_its_queued_ret
         assert set((await states(runtime.ref("sup"))).values()) == {"running"}
 
 
+async def test_it_stays_void_when_the_group_restart_fails_before_it_comes_to_that_child() -> None:
+    log = Log()
+    log.next_starts("a", None, SLOW_FAILURE)
+    log.next_starts("c", None, SLOW_FAILURE)
+    tree = gr.Supervisor("sup", *(log.child(name) for name in "abc"), strategy="rest_for_one", intensity=3)
+    async with gr.Runtime(tree) as runtime:
+        log.take()
+        await crash(runtime.ref("sup/c"))
+        runtime.ref("sup/a").tell(Crash())
+        await anyio.sleep(5.0)
+        assert log.take() == ["die c", "fail c", "die a", "stop b", "fail a", "start a", "start b", "start c"]
+
+
 async def test_terminating_a_retrying_child_cancels_the_retry_and_leaves_those_that_waited_for_it_down() -> None:
     log = Log()
     log.next_starts("b", None, *[SLOW_FAILURE] * 10)

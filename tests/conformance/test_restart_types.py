@@ -235,3 +235,18 @@ async def test_a_child_that_dies_with_messages_queued_for_a_temporary_one_leaves
         gate.set()
         await settle()
         assert runtime.dead_letter_counts() == {("sup/a", gr.DeadLetterReason.ENDED): 1}
+
+
+@pytest.mark.parametrize("order", [KeyboardInterrupt(), SystemExit(3)], ids=repr)
+async def test_p15_an_order_to_exit_ends_the_tree_and_the_child_it_came_out_of_is_not_restarted(
+    order: BaseException,
+) -> None:
+    log = Log()
+    log.next_stops("slow", 2.0)
+    inner = gr.Supervisor("inner", log.child("a"))
+    with pytest.raises(type(order)):
+        async with gr.Runtime(gr.Supervisor("sup", inner, log.child("slow"))) as runtime:
+            log.take()
+            runtime.ref("sup/inner/a").tell(Crash(order))
+            await anyio.sleep_forever()
+    assert log.take() == ["die a", "stop slow"]

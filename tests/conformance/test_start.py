@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import anyio
@@ -315,15 +316,18 @@ async def test_a_start_within_its_time_is_not_disturbed_by_it() -> None:
 async def test_a_start_that_swallows_its_timeout_counts_as_failed_though_it_ends_well() -> None:
     class Stubborn(gr.Actor):
         async def on_start(self) -> None:
-            try:
+            with contextlib.suppress(anyio.get_cancelled_exc_class()):
                 await anyio.sleep(60.0)
-            except anyio.get_cancelled_exc_class():
-                pass
+
+        async def on_stop(self, exit: gr.Exit) -> None:
+            await anyio.sleep(1.0)
 
     async with gr.Runtime(top()) as runtime:
         with pytest.raises(gr.StartFailed) as failure:
             await runtime.ref("top").start_child(gr.Child("a", Stubborn, start_timeout=3.0))
         assert isinstance(failure.value.__cause__, gr.StartTimeout)
+        assert anyio.current_time() == 4.0
+        assert await states(runtime.ref("top")) == {}
 
 
 async def test_a_child_that_crashes_while_a_later_one_starts_is_restarted_when_all_have_started() -> None:

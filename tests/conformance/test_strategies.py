@@ -165,6 +165,28 @@ async def test_two_children_of_a_group_that_crash_at_once_are_one_restart() -> N
         assert incarnations(runtime, "ab") == [2, 2]
 
 
+async def test_a_stop_in_the_middle_of_a_group_restart_starts_nothing_again() -> None:
+    log = Log()
+    log.next_stops("c", 2.0)
+    tree = gr.Supervisor("sup", *(log.child(name) for name in "abc"), strategy="one_for_all")
+    async with gr.Runtime(tree) as runtime:
+        log.take()
+        await crash(runtime.ref("sup/b"))
+        await runtime.stop()
+        assert log.take() == ["die b", "stop c", "stop a"]
+
+
+async def test_a_stop_while_a_group_restart_starts_children_starts_no_more_of_them() -> None:
+    log = Log()
+    log.next_starts("b", None, 2.0)
+    tree = gr.Supervisor("sup", *(log.child(name) for name in "abc"), strategy="one_for_all")
+    async with gr.Runtime(tree) as runtime:
+        await crash(runtime.ref("sup/a"))
+        log.take()
+        await runtime.stop()
+        assert log.take() == ["stop b", "stop a"]
+
+
 # ------------------------------------------------------------------------------------------------------ the order
 
 

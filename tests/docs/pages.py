@@ -49,6 +49,11 @@ class Block:
         return _RUN.search(self.source) is not None
 
     @property
+    def is_script(self) -> bool:
+        """A whole program that prints as it is loaded."""
+        return not self.is_program and re.search(r"^print\(", self.source, re.MULTILINE) is not None
+
+    @property
     def module(self) -> str:
         """The program without its last line: a module whose `main` can be run."""
         return _RUN.sub("", self.source)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import inspect
 import re
 import subprocess
@@ -25,7 +26,7 @@ from tests.docs.pages import GUIDES, PAGES, ROOT, Block, anchors, blocks, code_s
 
 BLOCKS = [block for page in PAGES for block in blocks(page)]
 PROGRAMS = [block for block in BLOCKS if block.is_program]
-SERVICES = [block for block in BLOCKS if block.file == "service.py"]
+SCRIPTS = [block for block in BLOCKS if block.is_script]
 TESTED = [page for page in PAGES if any((block.file or "").startswith("test_") for block in blocks(page))]
 
 
@@ -62,6 +63,15 @@ def test_a_program_prints_what_it_says(
 ) -> None:
     module = load(block, tmp_path, monkeypatch)
     VirtualClock().run(module.main, backend=backend)
+    assert capsys.readouterr().out.splitlines() == block.said_output
+    assert block.said_output
+
+
+@pytest.mark.parametrize("block", SCRIPTS, ids=lambda block: block.name)
+def test_a_script_prints_what_it_says(
+    block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    load(block, tmp_path, monkeypatch)
     assert capsys.readouterr().out.splitlines() == block.said_output
     assert block.said_output
 
@@ -156,7 +166,7 @@ def compile_tree(block: Block) -> ast.AST:
 
 @pytest.mark.parametrize("page", [page for page in GUIDES if page.stem != "coming-from"], ids=lambda page: page.name)
 def test_a_class_that_a_guide_names_is_public_or_from_its_own_programs(page: Path) -> None:
-    ours = {*gr.__all__, *greenroom.testing.__all__, *dir(__builtins__), *dir(greenroom.codec)}
+    ours = {*gr.__all__, *greenroom.testing.__all__, *dir(builtins), *dir(greenroom.codec)}
     named = {code for code in code_spans(page) if re.fullmatch(r"(?:[A-Z][a-z]+){2,}", code)}
     assert named - ours - classes_of(page) - INSIDE.get(page.stem, set()) == set()
 

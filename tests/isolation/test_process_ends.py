@@ -56,6 +56,15 @@ async def test_p15_a_group_of_several_exceptions_stays_together() -> None:
     assert [member.text for member in crash.__cause__.members] == ["one", "two"]
 
 
+async def test_an_error_of_ours_that_a_handler_lets_out_is_a_crash_too() -> None:
+    async with serving() as service:
+        crash = await crash_of(service.worker, do(workers.tell_the_unencodable, service.witness))
+        exit = await service.ended()
+    assert isinstance(crash.__cause__, gr.NotEncodable)
+    assert exit.cause is crash.__cause__
+    assert any("in tell_the_unencodable" in note for note in crash.__cause__.__notes__)
+
+
 async def test_a_crash_is_not_printed_by_the_worker(capfd: pytest.CaptureFixture[str]) -> None:
     async with serving(restart="temporary") as service:
         await crash_of(service.worker, do(workers.fail, "too bad"))
@@ -147,10 +156,25 @@ async def test_p27_a_worker_that_somebody_tells_to_end_breaks_off_the_message_in
     assert "was told to end by SIGTERM" in str(exit.cause)
 
 
+@pytest.mark.real_time
 async def test_a_worker_that_closes_its_wire_is_killed() -> None:
     async with serving() as service:
         await crash_of(service.worker, do(workers.close_the_wire))
-        assert (await service.ended()).kind == "killed"
+        exit = await service.ended()
+    assert exit.kind == "killed"
+    assert "it had closed its end of the wire" in str(exit.cause)
+
+
+async def test_an_os_signal_cuts_no_message_in_two() -> None:
+    stopping = do(workers.tell_that_it_stops)
+    async with serving(partial(PlainPuppet, on_stop=stopping)) as service, anyio.create_task_group() as group:
+        pid = await service.worker.ask(do(workers.pid))
+        group.start_soon(crash_of, service.worker, do(workers.flood, service.witness))
+        await service.hears("waiting")
+        os.kill(pid, signal.SIGTERM)
+        exit = await service.ended()
+        assert service.heard[-1] == "stopped"
+    assert "was told to end by SIGTERM" in str(exit.cause)
 
 
 # ----------------------------------------------------------------------------------------------------- failed starts
@@ -165,6 +189,12 @@ async def test_an_exception_in_on_start_is_a_failed_start() -> None:
 async def test_an_exception_in_the_constructor_is_a_failed_start() -> None:
     with pytest.raises(gr.StartFailed, match="unexpected keyword"):
         async with serving(partial(workers.made_with, nonsense=1)):
+            pytest.fail("the tree has started")
+
+
+async def test_a_memory_limit_that_is_too_low_to_start_with_is_a_failed_start() -> None:
+    with pytest.raises(gr.StartFailed, match="MemoryError"):
+        async with serving(partial(Puppet, on_start=do(workers.fill_memory)), memory_limit=1_000_000):
             pytest.fail("the tree has started")
 
 

@@ -54,6 +54,13 @@ async def test_an_actor_sends_from_its_process_and_waits_for_room() -> None:
         assert service.heard == ["hello"]
 
 
+async def test_an_actor_that_would_wait_for_room_in_its_own_mailbox_is_told() -> None:
+    async with serving(mailbox=gr.Mailbox(capacity=1)) as service:
+        with pytest.raises(gr.ActorCrashed) as crash:
+            await service.worker.ask(do(workers.send_twice, service.worker))
+    assert isinstance(crash.value.__cause__, gr.WouldDeadlock)
+
+
 async def test_an_actor_asks_another_from_its_process() -> None:
     async with serving() as service:
         assert await service.worker.ask(do(workers.ask, service.witness, "hello")) == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import sys
 import threading
 import time
@@ -228,7 +229,7 @@ def fill_memory(actor: gr.Actor) -> None:
 
 
 def close_the_wire(actor: gr.Actor) -> None:
-    actor.context._neighbours.link._wire.shutdown(2)  # type: ignore[attr-defined]
+    actor.context._neighbours.link._wire.shutdown(socket.SHUT_WR)  # type: ignore[attr-defined]
     time.sleep(60)
 
 
@@ -236,8 +237,17 @@ def tell(actor: gr.Actor, ref: gr.Ref, what: Any) -> None:
     ref.tell(Heard(what))
 
 
+def tell_the_unencodable(actor: gr.Actor, ref: gr.Ref) -> None:
+    ref.tell(Heard(threading.Lock()))
+
+
 async def send(actor: gr.Actor, ref: gr.Ref, what: Any) -> None:
     await ref.send(Heard(what))
+
+
+async def send_twice(actor: gr.Actor, ref: gr.Ref) -> None:
+    await ref.send(Heard(1))
+    await ref.send(Heard(2))
 
 
 async def ask(actor: gr.Actor, ref: gr.Ref, what: Any) -> int:
@@ -383,6 +393,12 @@ async def wait_for_ever(actor: gr.Actor, ref: gr.Ref) -> None:
         await anyio.sleep_forever()
     finally:
         ref.tell(Heard("interrupted"))
+
+
+def flood(actor: gr.Actor, ref: gr.Ref) -> None:
+    ref.tell(Heard("waiting"))
+    while True:
+        ref.tell(Heard("x" * 300_000))
 
 
 def block(actor: gr.Actor, ref: gr.Ref) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
@@ -153,6 +154,29 @@ def test_a_sender_that_was_given_room_and_is_cancelled_before_it_knows_has_sent(
     sender.step()
     assert (sender.ended, sender.error) == (True, None)
     assert list(mailbox.queue) == [letter("second")]
+
+
+@pytest.mark.backends("asyncio")
+async def test_a_sender_that_asyncio_cancels_in_the_moment_it_is_given_room_has_sent_nothing() -> None:
+    mailbox = mailbox_here(capacity=1)
+    mailbox.put_nowait(letter("first"))
+    async with asyncio.TaskGroup() as group:
+        sender = group.create_task(mailbox.put(letter("cancelled")))
+        behind = group.create_task(mailbox.put(letter("behind it")))
+        await anyio.sleep(1)
+        mailbox.queue.popleft()
+        mailbox.admit_waiting()
+        sender.cancel()
+        await behind
+    assert sender.cancelled()
+    taken = []
+    while mailbox.queue:
+        message = mailbox.queue.popleft()[0]
+        taken.append(mailbox.open_notice(message) if isinstance(message, Notice) else message)
+    assert taken == [None, "behind it"]
+    mailbox.put_nowait(letter("the bound is what it was"))
+    with pytest.raises(gr.MailboxFull):
+        mailbox.put_nowait(letter("too much"))
 
 
 def test_p18_closing_tells_askers_why_and_keeps_telling_it() -> None:

@@ -65,8 +65,8 @@ class Process:
 
     @property
     def words(self) -> list[str]:
-        """What it said itself, without its log: lines of the standard output."""
-        return [line for line in self.said if line.startswith(("on_stop", "body left", "swallowed", "interrupted"))]
+        """What it said of its end, without its log."""
+        return [line for line in self.said if line.startswith(("on_stop", "body left", "interrupted", "a has"))]
 
     @property
     def text(self) -> str:

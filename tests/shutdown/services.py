@@ -54,20 +54,26 @@ def servant(name: str, *args: Any, **options: Any) -> gr.Child:
     return gr.Child(name, Servant, name, *args, **options)
 
 
+async def wait() -> None:
+    """Wait until it is cancelled."""
+    say("working")
+    await anyio.sleep_forever()
+
+
 async def swallow() -> None:
     """Never end."""
-    while True:
-        try:
+    say("working")
+    try:
+        await anyio.sleep_forever()
+    finally:
+        say("swallowed")
+        with anyio.CancelScope(shield=True):
             await anyio.sleep_forever()
-        except anyio.get_cancelled_exc_class():
-            say("swallowed")
-            await_quietly = anyio.CancelScope(shield=True)
-            with await_quietly:
-                await anyio.sleep_forever()
 
 
 async def block() -> None:
-    say("ready")
+    """Stop the event loop."""
+    say("working")
     time.sleep(3600)
 
 
@@ -82,21 +88,20 @@ class Refuses(gr.Actor):
 
 class Slow(gr.Actor):
     async def on_start(self) -> None:
-        say("ready")
+        say("starting")
         await anyio.sleep(0.3)
 
     async def on_stop(self, exit: gr.Exit) -> None:
         say("on_stop slow", exit.kind)
 
 
-def told(path: str, *what: Callable[[], Awaitable[None]], ready: bool = True) -> Callable[[gr.Runtime], Awaitable[None]]:
+def told(path: str, *what: Callable[[], Awaitable[None]]) -> Callable[[gr.Runtime], Awaitable[None]]:
     """A body that tells an actor to do things, and then waits."""
 
     async def body(runtime: gr.Runtime) -> None:
         for one in what:
             runtime.ref(path).tell(Do(one))
-        if ready:
-            say("ready")
+        say("ready")
         try:
             await anyio.sleep_forever()
         finally:
@@ -113,15 +118,35 @@ async def interrupt() -> None:
     raise KeyboardInterrupt
 
 
+async def clean_up() -> None:
+    await anyio.sleep(0.3)
+    say("a has cleaned up")
+
+
+async def stop(runtime: gr.Runtime) -> None:
+    runtime.request_stop()
+    await runtime.wait()
+
+
+async def stop_and_block(runtime: gr.Runtime) -> None:
+    runtime.request_stop()
+    time.sleep(3600)
+
+
+async def fail_beside_a_stuck_one(runtime: gr.Runtime) -> None:
+    runtime.ref("service/a").tell(Do(swallow))
+    await anyio.wait_all_tasks_blocked()
+    runtime.ref("service/b").tell(Do(fail))
+    await anyio.sleep_forever()
+
+
 async def leave_a_thread(_runtime: gr.Runtime) -> None:
     """Leave a thread behind that the loop waits for at its own end."""
 
     def hang() -> None:
         threading.Event().wait(3600)
 
-    if isinstance(running := asyncio.get_running_loop(), asyncio.AbstractEventLoop):
-        running.run_in_executor(None, hang)
-    say("ready")
+    asyncio.get_running_loop().run_in_executor(None, hang)
 
 
 Loop = Literal["asyncio", "trio", "uvloop"]
@@ -144,28 +169,29 @@ def service(name: str, loop: Loop) -> int:
             return run(servant("a"), servant("b"), body=told("service/a"))
         case "no-body":
             return run(gr.Child("slow", Slow))
-        case "slow-stop":
-            return run(servant("a", lambda: anyio.sleep(0.3)), body=told("service/a"))
+        case "stops-itself":
+            return run(servant("a", clean_up), body=stop)
         case "patient":
-            return run(servant("a", shutdown=None), body=told("service/a", anyio.sleep_forever))
+            return run(servant("a", shutdown=None), body=told("service/a", wait))
         case "dogged":
-            return run(servant("a", anyio.sleep_forever, shutdown=None), body=told("service/a", anyio.sleep_forever))
-        case "lingering":
-            return run(servant("a", anyio.sleep_forever, shutdown=None), body=told("service/a"))
+            return run(servant("a", anyio.sleep_forever, shutdown=None), body=told("service/a", wait))
         case "stuck":
-            return run(servant("a", shutdown=None), servant("b"), body=told("service/a", swallow))
+            return run(servant("a", shutdown=None), body=told("service/a", swallow))
         case "stuck-until-the-deadline":
             return run(servant("a", shutdown=0.1), body=told("service/a", swallow), final_deadline=0.5)
         case "blocked":
             watchdog.SIGNAL_PATIENCE = 0.3
-            return run(servant("a"), body=told("service/a", block, ready=False))
+            return run(servant("a"), body=told("service/a", block))
         case "blocked-until-the-deadline":
-            return run(servant("a"), body=_stop_then_block, final_deadline=0.3)
+            return run(servant("a"), body=stop_and_block, final_deadline=0.3)
         case "nobody-reads":
             os.close(2)
-            return run(servant("a"), body=_stop_then_block, final_deadline=0.3)
+            return run(servant("a"), body=stop_and_block, final_deadline=0.3)
         case "gives-up":
             return run(servant("a"), body=told("service/a", fail), intensity=0)
+        case "gives-up-stuck":
+            stuck = servant("a", shutdown=0.1)
+            return run(stuck, servant("b"), body=fail_beside_a_stuck_one, intensity=0, final_deadline=0.5)
         case "does-not-start":
             return run(servant("a"), gr.Child("refuses", Refuses))
         case "exits":
@@ -175,24 +201,28 @@ def service(name: str, loop: Loop) -> int:
         case "leaves-a-thread":
             return run(servant("a"), body=leave_a_thread, final_deadline=0.5)
         case "embedded":
-            return embedded(loop)
+            return embedded(loop, gr.Runtime(gr.Supervisor("service", servant("a"), servant("b"))))
         case "embedded-stubborn":
-            return embedded(loop, anyio.sleep_forever)
+            dogged = servant("b", anyio.sleep_forever, shutdown=None)
+            return embedded(loop, gr.Runtime(gr.Supervisor("service", servant("a"), dogged)))
+        case "embedded-stuck":
+            tree = gr.Supervisor("service", servant("a", shutdown=0.1))
+            return embedded(loop, gr.Runtime(tree, final_deadline=1.0, kill_time=0.1), swallow)
     raise ValueError(name)
 
 
-async def _stop_then_block(runtime: gr.Runtime) -> None:
-    runtime.request_stop()
-    time.sleep(3600)
-
-
-def embedded(loop: Loop, last: Callable[[], Awaitable[None]] | None = None) -> int:
+def embedded(loop: Loop, runtime: gr.Runtime, what: Callable[[], Awaitable[None]] | None = None) -> int:
     """A program that owns its loop and its signals."""
 
     async def main() -> None:
-        async with gr.Runtime(gr.Supervisor("service", servant("a"), servant("b", last, shutdown=None))):
+        async with runtime:
             say("ready")
-            await anyio.sleep_forever()
+            if what is None:
+                await anyio.sleep_forever()
+            else:
+                await anyio.wait_all_tasks_blocked()
+                runtime.ref("service/a").tell(Do(what))
+                await anyio.wait_all_tasks_blocked()
 
     try:
         trio.run(main) if loop == "trio" else asyncio.run(main())

@@ -263,6 +263,20 @@ async def test_p03_a_restart_whose_start_is_stuck_is_tried_again_when_that_has_e
         assert await states(runtime.ref("sup")) == {"a": "running"}
 
 
+async def test_p03_that_try_is_counted_when_it_is_made_and_not_before() -> None:
+    log = Log()
+    event = anyio.Event()
+    starts = iter([nothing, lambda: swallow_until(event)])
+    child = gr.Child("a", SlowStarter, log, starts, start_timeout=2.0)
+    sup = gr.Supervisor("sup", child, intensity=1, period=60.0, restart="temporary")
+    async with running(gr.Supervisor("top", sup), event) as runtime:
+        await crash(runtime.ref("top/sup/a"))
+        await anyio.sleep(LONG)
+        assert await states(runtime.ref("top/sup")) == {"a": "stuck"}
+        await release(event)
+        assert await states(runtime.ref("top")) == {}
+
+
 async def test_p03_a_start_child_whose_start_is_stuck_fails_and_its_place_is_free_when_that_has_ended() -> None:
     log = Log()
     event = anyio.Event()

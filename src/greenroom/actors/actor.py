@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from greenroom.actors.current import constructing
 from greenroom.actors.handlers import Handler, collect
 from greenroom.actors.messages import Exit
+from greenroom.errors import BadHandler
 
 if TYPE_CHECKING:
     from greenroom.actors.context import Context
@@ -38,6 +40,13 @@ class Actor:
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         cls.__handlers__, cls.__blocking__ = collect(cls)
+        plain = [name for name in ("on_start", "on_stop") if not inspect.iscoroutinefunction(getattr(cls, name))]
+        if plain and cls.__blocking__ is False:
+            raise BadHandler(
+                f"{cls.__qualname__}.{plain[0]} is a plain `def`; beside `async def` handlers it is one, too"
+            )
+        if plain:
+            cls.__blocking__ = True
 
     async def on_start(self) -> object:
         """Runs before the first message of an incarnation. What it returns is handed to `start_child`'s caller (OTP: start info).

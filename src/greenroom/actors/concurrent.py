@@ -133,6 +133,8 @@ class ConcurrentHandlers:
             if not run.stashed and reply is not None and not reply.done():
                 reply.set_result(result)
         except BaseException as error:
+            if run.stashed:
+                self._life.context.forget_stashed(run.envelope)
             if not self._messages.survives(error, run.envelope):
                 raise
 

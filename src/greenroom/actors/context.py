@@ -21,7 +21,10 @@ DEFAULT_STASH = 10_000
 
 
 class Context:
-    """An actor's hold on its surroundings: `self.context`. Timers, watches, the stash and the nursery end with the incarnation."""
+    """An actor's hold on its surroundings: `self.context`. Timers, watches, the stash and the nursery end with the incarnation.
+
+    For the event loop's thread; a call from another one raises `WrongThread`.
+    """
 
     __slots__ = ("_life", "_stash", "_timers", "_watching", "ref")
 
@@ -51,6 +54,7 @@ class Context:
 
     def stop(self) -> None:
         """End normally after the message in hand (its reply is still sent). As `raise Stop()`, without losing the reply."""
+        self._life.loop.check_thread()
         self._life.messages.stop_self()
 
     # ----------------------------------------------------------------------------------------------- watching
@@ -59,9 +63,12 @@ class Context:
         """Ask for one `Terminated` when the present incarnation at `ref` has really ended; at once when the address has ended.
 
         While it is restarting, the next incarnation is meant. Twice is one registration. To go on watching, watch again.
+
+        Raises `TypeError` for anything but a `Ref`, `Misuse` when the watching incarnation itself has ended.
         """
-        if not isinstance(ref, Ref):
-            raise TypeError(f"watch({ref!r}): a gr.Ref is watched, as runtime.ref(path) gives it")
+        self._check_ref(ref, "watch")
+        if not self._life.alive:
+            raise Misuse(f"{self.ref.path!r} has ended: it watches nothing more")
         if self._watching is None:
             self._watching = {}
         if ref._cell not in self._watching:
@@ -70,9 +77,15 @@ class Context:
 
     def unwatch(self, ref: Ref) -> None:
         """Take a watch back; a `Terminated` that is already queued is not delivered (OTP: demonitor with flush)."""
+        self._check_ref(ref, "unwatch")
         if self._watching is not None:
             self._watching.pop(ref._cell, None)
         ref._cell.remove_watcher(self)
+
+    def _check_ref(self, ref: object, call: str) -> None:
+        self._life.loop.check_thread()
+        if not isinstance(ref, Ref):
+            raise TypeError(f"{call}({ref!r}): a gr.Ref is watched, as runtime.ref(path) gives it")
 
     def target_ended(self, target: Cell, exit: Exit) -> None:
         """For Greenroom's own use: a watched incarnation has ended."""
@@ -113,11 +126,13 @@ class Context:
 
     def cancel(self, key: str) -> None:
         """Cancel the timer of this key, and its tick if one is queued. Nothing happens when there is none."""
+        self._life.loop.check_thread()
         timer = (self._timers or {}).pop(key, None)
         if timer is not None:
             timer.cancel()
 
     def _set_timer(self, delay: float, period: float | None, message: Message[Any], key: object) -> None:
+        self._life.loop.check_thread()
         if not self._life.alive:
             raise Misuse(f"{self.ref.path!r} has ended: it sets no more timers")
         if self._timers is None:
@@ -159,6 +174,7 @@ class Context:
         Raises `StashFull` at the stash's capacity (that of the mailbox, 10,000 when that is unbounded); `Misuse` when `message`
         is not the one in hand.
         """
+        self._life.loop.check_thread()
         messages = self._life.messages
         if not messages.is_in_hand(message):
             raise Misuse(
@@ -175,6 +191,7 @@ class Context:
 
     def unstash(self, count: int | None = None) -> None:
         """Return the oldest `count` stashed messages (None: all), in order, to the head of the mailbox: they come next."""
+        self._life.loop.check_thread()
         stash = self._stash
         if not stash:
             return
@@ -183,8 +200,8 @@ class Context:
 
     def forget_stashed(self, envelope: Envelope) -> None:
         """For Greenroom's own use: the handler that stashed this has failed; the message is as good as in hand."""
-        if self._stash:
-            self._stash = deque(stashed for stashed in self._stash if stashed is not envelope)
+        self._stash = deque(stashed for stashed in self._stash or () if stashed is not envelope)
+        self._life.mailbox.take_back(envelope)  # it may have unstashed it again
 
     # ---------------------------------------------------------------------------------------------------- end
 

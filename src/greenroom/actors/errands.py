@@ -20,7 +20,7 @@ from greenroom.actors.real_time import RealTime
 from greenroom.actors.ref import Ref
 from greenroom.actors.services import Services
 from greenroom.actors.wire import Frame, Kind
-from greenroom.errors import GreenroomError, MailboxFull
+from greenroom.errors import GreenroomError, MailboxFull, WouldDeadlock
 from greenroom.mailbox import DeadLetterReason, Mailbox, MemoryMailbox
 
 if TYPE_CHECKING:
@@ -101,6 +101,11 @@ class Errands:
         mailbox = ref._cell.mailbox
         envelope = (_checked(message), self._life.cell, None)
         if mailbox.must_wait:
+            if ref._cell is self._life.cell:
+                raise WouldDeadlock(
+                    f"{ref.path!r} would wait for itself: `send` for room in its own mailbox, which only it can make. "
+                    "`tell` instead"
+                )
             self._spawn(number, lambda: mailbox.put(envelope))
         else:
             mailbox.put_nowait(envelope)

@@ -64,7 +64,7 @@ def classify(error: BaseException, cancelled: type[BaseException]) -> Verdict:
         else:
             errors.append(one)
     stops = [one for one in errors if isinstance(one, Stop)]
-    errors = stops[:1] if len(stops) == len(errors) else [one for one in errors if not isinstance(one, Stop)]
+    errors = [*stops[:1]] if len(stops) == len(errors) else [one for one in errors if not isinstance(one, Stop)]
     cause = _one(errors, error) or _one(foreign, error) or _one(fatal, error) or error
     if fatal:
         return Verdict(Exit("error", cause), fatal=fatal[0])

@@ -113,6 +113,8 @@ class MessageLoop:
                 try:
                     result = await handler(target, message)
                 except BaseException as error:
+                    if self.hand is not envelope:
+                        self._life.context.forget_stashed(envelope)
                     self.hand = None
                     if not self.survives(error, envelope):
                         raise
@@ -189,7 +191,6 @@ class MessageLoop:
 
     def survives(self, error: BaseException, envelope: Envelope) -> bool:
         """A handler raised. Tell the asker what happened; True when the actor goes on (or ends by its own will)."""
-        self._life.context.forget_stashed(envelope)
         error = lone(error)
         message, _, reply = envelope
         path = self._life.cell.path

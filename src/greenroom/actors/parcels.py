@@ -111,6 +111,8 @@ class Parcels:
         error.__cause__ = told.cause
         for note in told.notes:
             error.add_note(note)
+        if told.trace.startswith("Traceback"):
+            error.add_note(f"raised elsewhere:\n{told.trace}")
         return error
 
 

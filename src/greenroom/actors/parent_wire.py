@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 from collections import deque
 from collections.abc import Callable
@@ -11,6 +12,8 @@ import anyio
 from greenroom.actors.body_tasks import BodyTasks
 from greenroom.actors.wire import Frame, Splitter
 from greenroom.mailbox import EventLoop
+
+logger = logging.getLogger("greenroom.actors")
 
 READ = 1 << 16
 """Bytes taken at once."""
@@ -100,6 +103,8 @@ class ParentWire:
         try:
             for frame in self._splitter.feed(data):
                 self._take(frame)
-        except ValueError:
+        except Exception:
+            # Not what a worker of ours says. Out of here it would end the supervisor; so the worker is ended.
+            logger.exception("a worker process has said what makes no sense")
             return False
         return bool(data)

@@ -28,7 +28,7 @@ from greenroom.actors.parcels import Assignment, Parcels
 from greenroom.actors.parent_wire import ParentWire
 from greenroom.actors.real_time import RealTime
 from greenroom.actors.references import taken_apart
-from greenroom.actors.wire import Frame, Kind
+from greenroom.actors.wire import LONGEST, Frame, Kind
 from greenroom.actors.worker_process import WorkerEnd, WorkerProcess, preamble
 from greenroom.errors import NotEncodable, RemoteError, Undecodable, UnhandledMessage, WorkerDied
 from greenroom.mailbox import DeadLetterReason, Slot, message_type
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("greenroom.actors")
 
+UNHEARD = 1.0
+"""Seconds that a worker may live without its end of the wire."""
 LAST_WAIT = 5.0
 """Seconds from SIGKILL until the life counts as stuck: a process that the kernel cannot end."""
 
@@ -132,20 +134,35 @@ class ProcessBody:
     async def perform(self, message: object) -> object:
         """Have the worker handle a message. Raises what the handler raised, `RemoteError` for most."""
         hand = self._life.messages.hand
-        wanted = hand is not None and hand[2] is not None
+        reply = hand[2] if hand is not None else None
+        wanted = reply is not None and not reply.done()
         try:
-            payload = self._parcels.encode(message)
+            # It was examined when it was sent; what a timer or a watch brings was not.
+            request = self._packed(message)
             with self._real_time.working():
-                answer = await self._request(Kind.ASKED if wanted else Kind.TOLD, payload)
-            return self._parcels.decode(answer) if wanted else None
-        except (NotEncodable, Undecodable, OverflowError) as error:
-            self._answer_with(message, error, DeadLetterReason.UNDELIVERABLE)
+                answer = await self._request(Kind.ASKED if wanted else Kind.TOLD, request)
+            return self._unpacked(answer) if wanted else None
         except Undeliverable as error:
             self._answer_with(message, error.__cause__ or error, DeadLetterReason.UNDELIVERABLE)
         except Unhandled:
             unhandled = UnhandledMessage(self._path, message_type(message), self._handled_types)
             self._answer_with(message, unhandled, DeadLetterReason.UNHANDLED)
         return None
+
+    def _packed(self, message: object) -> bytes:
+        try:
+            payload = self._parcels.encode(message)
+            if len(payload) <= LONGEST:
+                return payload
+            raise NotEncodable(message_type(message), (f"it is {len(payload)} bytes long; {LONGEST} are the most",))
+        except NotEncodable as error:
+            raise Undeliverable from error
+
+    def _unpacked(self, answer: bytes) -> object:
+        try:
+            return self._parcels.decode(answer)
+        except Undecodable as error:
+            raise Undeliverable from error
 
     def _answer_with(self, message: object, error: BaseException, reason: DeadLetterReason) -> None:
         """The message was not handled, though the actor lives: tell the asker, or make it a dead letter."""
@@ -243,9 +260,9 @@ class ProcessBody:
             raise self._died or WorkerDied(self._path, str(self._end))
         self._last_number += 1
         number = self._in_hand = self._last_number
-        slot = self._pending[number] = self._loop.slot()
         self._worker.look_at_memory()
         self._send(kind, number, payload)
+        slot = self._pending[number] = self._loop.slot()
         try:
             answer: bytes = await slot
             return answer
@@ -253,7 +270,7 @@ class ProcessBody:
             del self._pending[number]
 
     def _send(self, kind: Kind, number: int, payload: bytes) -> None:
-        """Queue a frame. Raises `OverflowError` for a payload that is too long."""
+        """Queue a frame."""
         frame = Frame(kind, number, payload).pack()
         if self._wire is not None and self._end is None:
             self._wire.write(frame)
@@ -332,6 +349,10 @@ class ProcessBody:
             self._fail_all(self._died)
 
     def _lost_wire(self) -> None:
-        """No wire, no actor. Most likely the worker has just ended, which this does not change."""
-        if not self._finishing and self._worker is not None:
+        """Most likely the worker is just ending. If it is not: no wire, no actor."""
+        self._life.services.timers.after(UNHEARD, self._end_unheard)
+
+    def _end_unheard(self) -> None:
+        if self._end is None and not self._finishing and self._worker is not None:
+            self._died = WorkerDied(self._path, "was killed by SIGKILL: it had closed its end of the wire")
             self._worker.signal_group(signal.SIGKILL)

@@ -136,6 +136,7 @@ class Worker:
 
     async def run(self, number: int, assignment: Assignment) -> None:
         """The event loop's main task."""
+        self._number = number
         self._loop = loop = current_loop()
         neighbours = Neighbours(loop, assignment.path)
         self._parcels = neighbours.parcels = Parcels(neighbours.find, self._resolve, WorkerRef)
@@ -153,8 +154,12 @@ class Worker:
                 self._announce(0)
 
     def last_words(self, error: BaseException) -> None:
-        """Something has ended the event loop itself (SystemExit out of a task that the actor started, say)."""
-        self._send(Kind.RAISED, self._number, self._told(error))
+        """Something has ended the event loop itself: SystemExit out of a task that the actor started, no memory for its start."""
+        try:
+            told = Parcels(_no_refs).pack_error(error)
+            self._wire.sendall(Frame(Kind.RAISED, self._number, told).pack())
+        except OSError:
+            pass  # the parent has gone
 
     def _send(self, kind: Kind, number: int, payload: bytes = b"") -> None:
         assert self._link is not None
@@ -167,7 +172,6 @@ class Worker:
         current_actor.set(cast("Any", self._nursling))
         own = neighbours.find(assignment.path, assignment.incarnation)
         context = WorkerContext(own, assignment.incarnation, neighbours, lambda: self._interruptible)
-        self._number = number
         try:
             self._actor = await self._run(lambda: self._construct(assignment, context), interruptible=True)
             info = await self._run(self._actor.on_start, interruptible=self._blocking)
@@ -183,6 +187,11 @@ class Worker:
         return False
 
     def _construct(self, assignment: Assignment, context: WorkerContext) -> Actor:
+        if assignment.memory_limit is not None:
+            # Not before everything of ours runs: what was too little even for that could not be told.
+            import resource
+
+            resource.setrlimit(resource.RLIMIT_AS, (assignment.memory_limit, assignment.memory_limit))
         call = self._parcels.decode(assignment.call)
         factory = located(call.reference, self._main)
         self._parcels.teach(factory)
@@ -204,6 +213,9 @@ class Worker:
         number = frame.number
         try:
             message = self._parcels.decode(frame.payload)
+        except MemoryError as error:
+            self._raised(number, error)
+            return
         except Exception as error:  # noqa: BLE001 - Undecodable, or what importing the message's module raises
             self._send(Kind.UNDELIVERABLE, number, self._parcels.pack_error(error))
             return
@@ -325,10 +337,6 @@ def main(control: int, lifeline: int, parent: int, main_program: dict[str, str |
     number, assignment = worker.read_assignment()
     path = assignment.path.replace("%", "%%")
     logging.basicConfig(level=assignment.log_level, format=f"%(asctime)s %(levelname)s [{path}] %(name)s: %(message)s")
-    if assignment.memory_limit is not None:
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_AS, (assignment.memory_limit, assignment.memory_limit))
     worker.take_signals()
     try:
         anyio.run(worker.run, number, assignment, backend=assignment.backend)

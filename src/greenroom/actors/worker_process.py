@@ -69,7 +69,7 @@ class WorkerProcess:
         name: shown in the list of processes.
         ended: called on a thread of ours, once, when the worker has ended and been waited for.
 
-    Raises `OSError` when no process can be started.
+    Raises `OSError` when no process can be started, `RuntimeError` when no thread can.
     """
 
     def __init__(self, name: str, ended: Callable[[WorkerEnd], None]) -> None:
@@ -103,7 +103,13 @@ class WorkerProcess:
             os.close(reading)
         self.pid = self._process.pid
         self._out_of_memory = OutOfMemory(self.pid)
-        threading.Thread(target=self._wait, name=f"greenroom waits for {name}", daemon=True).start()
+        try:
+            threading.Thread(target=self._wait, name=f"greenroom waits for {name}", daemon=True).start()
+        except RuntimeError:  # the system has no thread left
+            self.signal_group(signal.SIGKILL)
+            self._process.wait()
+            self.close()
+            raise
 
     def look_at_memory(self) -> None:
         """Forget kills for want of memory that others have met so far."""

@@ -136,6 +136,8 @@ class Formatter(logging.Formatter):
             fields["message"] = record.getMessage().partition("\n")[0]
         error = record.exc_info[1] if record.exc_info else None
         if error is not None and "error" not in fields:
+            if fields.get("message") == str(error):
+                del fields["message"]  # it follows
             fields.update(error_fields(error))
         line = logfmt(fields)
         if self._traces and error is not None:

@@ -5,14 +5,11 @@ from __future__ import annotations
 import enum
 import importlib.metadata
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
 from greenroom.demo.tree import READERS, TIME_LIMIT
-
-WRONG: int = 2
-"""Exit status when the command line cannot be followed."""
 
 app = typer.Typer(
     name="greenroom",
@@ -106,12 +103,12 @@ def run(
 def demo(
     folder: Annotated[Path, typer.Argument(readable=False, help="The folder to review.")] = Path(),
     out: Annotated[
-        Optional[Path],  # noqa: UP045 - typer reads the annotation at run time, on Python 3.11 too
+        Path | None,
         typer.Option(metavar="DIR", help="Where the report goes.", show_default="FOLDER/.greenroom"),
     ] = None,
     chaos: Annotated[bool, typer.Option("--chaos", help="Crash random actors on the way, and see them heal.")] = False,
     seed: Annotated[
-        Optional[int],  # noqa: UP045
+        int | None,
         typer.Option(metavar="N", help="With --chaos: whom it strikes and when.", show_default="a new one"),
     ] = None,
     backend: BackendOption = Backend.ASYNCIO,

@@ -224,6 +224,8 @@ class Codec:
         try:
             cls: Any = self._resolve(tag)
             self.register(cls)
+        except MemoryError:
+            raise
         except Exception as error:  # importing may raise anything
             raise Fault(f"the class of the type tag {shortened(tag)} was not found: {error}") from error
         with self._lock:

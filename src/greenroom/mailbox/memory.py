@@ -141,7 +141,19 @@ class MemoryMailbox:
         except BaseException:
             if self.waiting and entry in self.waiting:
                 self.waiting.remove(entry)
+            else:  # a native asyncio cancellation may come when room was given already
+                self.take_back(envelope)
             raise
+
+    def take_back(self, envelope: Envelope) -> None:
+        """Remove a message, should it be queued. A void notice takes its place: only the receiver shortens the queue."""
+        for index, item in enumerate(self.queue):
+            if item is envelope:
+                self.queue[index] = (Notice(None, lambda: False), None, None)
+                self._capacity += 1
+                self._update_limit()
+                self.admit_waiting()
+                return
 
     async def let_others_run(self) -> None:
         """Now and then a checkpoint: whoever sends in a loop must stay cancellable. Call it before a message is taken, not after."""

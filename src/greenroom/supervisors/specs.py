@@ -86,7 +86,7 @@ class Child(_Placed):
             the actor lives; `"crash"` as in a gr.Actor. A failing tell always crashes it. Messages come to its `on_receive`; what is
             sent through Pykka's own refs and proxies passes its mailbox and that one's bound by.
         memory_limit: of a process child, bytes of address space (RLIMIT_AS): beyond them its code gets a MemoryError. The
-            interpreter and what it loads are counted, a few hundred megabytes.
+            interpreter and what it loads are counted, 50 MB at the least.
 
     Raises `BadSpec`. Source: OTP `supervisor`, child_spec().
     """
