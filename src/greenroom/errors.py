@@ -369,3 +369,83 @@ class RemoteError(Failure):
         # Through __init__, unlike the others: `__cause__` is not in `__dict__`.
         fields = (self.type_name, self.text, self.arguments, self.trace, self.cause, self.notes, self.members)
         return RemoteError, fields, self.__dict__
+
+
+# --------------------------------------------------------------------------------------------------------- store
+
+
+class BadStoreUrl(Misuse, ValueError):
+    """The store's URL names no database that Greenroom knows, or has an option that it does not have."""
+
+    def __init__(self, url: str, problem: str) -> None:
+        self.url, self.problem = url, problem
+        super().__init__(
+            f"the store's URL {url!r} will not do: {problem}. Examples: 'sqlite:///service.db' (relative), "
+            "'sqlite:////var/lib/service.db' (absolute), 'sqlite://:memory:', 'sqlite:///service.db?durability=reduced'"
+        )
+
+
+class PayloadTooLarge(Misuse):
+    """Something to be stored is larger than it may be, `limit` bytes. Nothing of it was stored; trying again will not help."""
+
+    def __init__(self, name: str, size: int, limit: int, way_out: str = "keep it elsewhere and send where it is") -> None:
+        self.name, self.size, self.limit = name, size, limit
+        super().__init__(f"{name} has {size:,} bytes; the limit is {limit:,}: {way_out}")
+
+
+class StoreClosed(Misuse):
+    """The store was used outside of its block, or from another event loop than its own. Nothing was applied."""
+
+    def __init__(self, store: str) -> None:
+        self.store = store
+        super().__init__(f"the store {store} is closed: use it inside `async with open_store(...) as store:`")
+
+
+class StoreMismatch(Failure):
+    """The database is there, and this code must not work with it: a newer schema, foreign tables, a broken promise.
+
+    Not `StoreUnavailable`: waiting will not help, somebody has to decide.
+    """
+
+    def __init__(self, store: str, problem: str) -> None:
+        self.store, self.problem = store, problem
+        super().__init__(f"the store {store} cannot be used: {problem}")
+
+
+class StoreUnavailable(Failure):
+    """The store did not answer in time, or is gone. Nothing half-done is visible.
+
+    `unknown` tells the two cases apart. False: the transition was not applied and never will be. True: it had been handed to
+    the database and no answer came back, so it may have been committed; ask by `AnswerTo(transition_id)` once the store is
+    back, or repeat what carries an identity of its own.
+    """
+
+    def __init__(self, store: str, why: str, *, unknown: bool = False, transition_id: str | None = None) -> None:
+        self.store, self.why, self.unknown, self.transition_id = store, why, unknown, transition_id
+        if unknown:
+            fate = f"whether the transition {transition_id} was committed is not known: ask by AnswerTo(transition_id)"
+        else:
+            fate = "nothing was applied"
+        super().__init__(f"the store {store} did not answer: {why}; {fate}")
+
+
+class TransitionFailed(Failure):
+    """The database refused one transition or query by an error of its own, which is chained; nothing of it was applied.
+
+    Others that shared its batch were not affected.
+    """
+
+    def __init__(self, kind: str, transition_id: str | None, why: str) -> None:
+        self.kind, self.transition_id, self.why = kind, transition_id, why
+        super().__init__(f"{kind}{'' if transition_id is None else f' {transition_id}'} was not applied: {why}")
+
+
+class LeaseLost(Failure):
+    """This execution's lease has passed, or can no longer be renewed: it must make no further effect.
+
+    Others may have taken its work over. A fresh execution registers anew.
+    """
+
+    def __init__(self, execution_id: str, why: str) -> None:
+        self.execution_id, self.why = execution_id, why
+        super().__init__(f"the execution {execution_id} has lost its lease: {why}")

@@ -73,6 +73,11 @@ def test_a_stack_is_told_by_its_innermost_place() -> None:
     assert event_fields(event)["where"] == "b.py:9 in g"
 
 
+def test_the_place_of_a_stack_that_ends_in_a_wait_is_where_the_wait_was_called() -> None:
+    stack = f'  File "a.py", line 3, in handler\n  File "{anyio.__file__}", line 9, in sleep\n'
+    assert place(stack) == "a.py:3 in handler"
+
+
 def test_an_empty_stack_has_no_place() -> None:
     assert place("") == ""
 
@@ -88,6 +93,34 @@ def test_an_error_is_told_with_the_line_that_raised_it() -> None:
     except OSError as error:
         where = str(error_fields(error)["where"])
     assert re.fullmatch(r".*test_cli_logs\.py:\d+ in test_an_error_is_told_with_the_line_that_raised_it", where)
+
+
+async def test_an_error_that_came_out_of_a_call_of_ours_is_told_with_the_line_that_made_the_call() -> None:
+    class Deaf(gr.Actor):
+        pass
+
+    @attrs.frozen
+    class Hello(gr.Message[None]):
+        pass
+
+    async with gr.Runtime(gr.Supervisor("s", gr.Child("a", Deaf))) as runtime:
+        with pytest.raises(gr.UnhandledMessage) as caught:
+            await runtime.ref("s/a").ask(Hello())
+    where = str(error_fields(caught.value)["where"])
+    assert re.fullmatch(r".*test_cli_logs\.py:\d+ in test_an_error_that_came_out_of_a_call_of_ours.*", where)
+
+
+def test_an_error_of_our_own_alone_has_no_place() -> None:
+    with pytest.raises(gr.BadSpec) as caught:
+        gr.Supervisor("")
+    caught.value.__traceback__ = caught.tb.tb_next
+    assert error_fields(caught.value)["where"] is None
+
+
+def test_what_the_error_says_is_said_once() -> None:
+    error = gr.TreeFailed("s")
+    line = Formatter().format(record(str(error), exc_info=(type(error), error, None)))
+    assert line.partition("logger=some.logger ")[2] == """error="TreeFailed: the tree 's' has ended by failure\""""
 
 
 def record(message: str = "hello", level: int = logging.INFO, **extra: object) -> logging.LogRecord:

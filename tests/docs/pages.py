@@ -27,7 +27,7 @@ _FILE = re.compile(r"# ([a-z_]+\.py)\n")
 
 @attrs.frozen
 class Block:
-    """A fenced block of Python on a page. Its `name` says where, for the tests' own names."""
+    """A fenced block on a page. Its `name` says where, for the tests' own names."""
 
     page: Path
     line: int
@@ -71,12 +71,12 @@ def _tokens(page: Path) -> list[Token]:
     return MarkdownIt("commonmark").enable("table").parse(page.read_text(encoding="utf-8"))
 
 
-def blocks(page: Path) -> list[Block]:
-    """The Python blocks of a page, in order."""
+def blocks(page: Path, language: str = "python") -> list[Block]:
+    """The fenced blocks of a page in a language, in order."""
     return [
         Block(page, token.map[0] + 1 if token.map else 0, token.content)
         for token in _tokens(page)
-        if token.type == "fence" and token.info == "python"
+        if token.type == "fence" and token.info == language
     ]
 
 

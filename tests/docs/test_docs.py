@@ -89,6 +89,18 @@ def test_the_tests_that_a_page_shows_pass_in_a_project_of_their_own(page: Path, 
     assert "skipped" not in done.stdout
 
 
+def test_the_service_on_the_operations_page_writes_the_lines_that_it_says(tmp_path: Path) -> None:
+    page = ROOT / "docs" / "operations.md"
+    (service,) = (block for block in blocks(page) if block.file == "service.py")
+    (said,) = blocks(page, "text")
+    (tmp_path / "service.py").write_text(service.source, encoding="utf-8")
+    command = [sys.executable, "-m", "greenroom.cli", "run", "service:tree"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=50, check=False)
+    written = re.sub(r"^time=\S+ ", "", done.stderr.replace(f"{tmp_path}/", ""), flags=re.MULTILINE)
+    assert written.splitlines() == said.source.splitlines()
+    assert done.returncode == 1
+
+
 # ------------------------------------------------------------------------------------------------------- names
 
 OBJECTS: dict[str, object] = {

@@ -140,13 +140,16 @@ async def fail_beside_a_stuck_one(runtime: gr.Runtime) -> None:
     await anyio.sleep_forever()
 
 
+left_behind: list[asyncio.Future[None]] = []
+
+
 async def leave_a_thread(_runtime: gr.Runtime) -> None:
     """Leave a thread behind that the loop waits for at its own end."""
 
     def hang() -> None:
         threading.Event().wait(3600)
 
-    asyncio.get_running_loop().run_in_executor(None, hang)
+    left_behind.append(asyncio.get_running_loop().run_in_executor(None, hang))
 
 
 Loop = Literal["asyncio", "trio", "uvloop"]

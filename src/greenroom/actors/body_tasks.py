@@ -8,6 +8,7 @@ from typing import Any
 import anyio
 
 from greenroom.mailbox import EventLoop
+from greenroom.mailbox.parking import CancelScope
 
 
 class BodyTasks:
@@ -18,10 +19,10 @@ class BodyTasks:
     def __init__(self, loop: EventLoop, spawn: Callable[[Callable[[], Coroutine[Any, Any, None]]], None]) -> None:
         self._loop = loop
         self._spawn = spawn
-        self._scopes: set[anyio.CancelScope] = set()
+        self._scopes: set[CancelScope] = set()
         self._ended: anyio.Event | None = None
 
-    def start(self, work: Callable[[], Awaitable[None]]) -> anyio.CancelScope:
+    def start(self, work: Callable[[], Awaitable[None]]) -> CancelScope:
         """Run `work` as a task; returns the scope that ends it alone."""
         scope = self._loop.cancel_scope()
         self._scopes.add(scope)

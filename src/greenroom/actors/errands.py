@@ -10,8 +10,6 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-import anyio
-
 from greenroom.actors.body_tasks import BodyTasks
 from greenroom.actors.cell import Cell
 from greenroom.actors.current import current_actor
@@ -22,6 +20,7 @@ from greenroom.actors.services import Services
 from greenroom.actors.wire import Frame, Kind
 from greenroom.errors import GreenroomError, MailboxFull, WouldDeadlock
 from greenroom.mailbox import DeadLetterReason, Mailbox, MemoryMailbox
+from greenroom.mailbox.parking import CancelScope
 
 if TYPE_CHECKING:
     from greenroom.actors.life import ActorLife
@@ -46,7 +45,7 @@ class Errands:
         self._tasks = tasks
         self._real_time = real_time
         self._send = send
-        self._waiting: dict[int, anyio.CancelScope] = {}
+        self._waiting: dict[int, CancelScope] = {}
 
     def take(self, frame: Frame) -> None:
         """Do what a frame from the worker says."""

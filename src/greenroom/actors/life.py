@@ -43,8 +43,8 @@ TURNS = 10
 class Owner(Protocol):
     """The supervisor, as a life sees it."""
 
-    def spawn(self, main: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Run an event-loop task in the supervisor's nursery. It never raises."""
+    def spawn(self, main: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
+        """Run an event-loop task in the supervisor's nursery, under a name for debuggers. It never raises."""
 
     def life_started(self, life: Any, info: object) -> None: ...
     def life_ending(self, life: Any, exit: Exit) -> None:
@@ -139,7 +139,7 @@ class ActorLife:
 
     def start(self) -> None:
         """Begin, as an event-loop task of the supervisor's nursery."""
-        self._owner.spawn(self.main)
+        self._owner.spawn(self.main, self.cell.path)
 
     # ---------------------------------------------------------------------------------------- the supervisor's side
 
@@ -305,7 +305,7 @@ class ActorLife:
 
     def spawn(self, main: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """For a body: run an event-loop task in the supervisor's nursery. It must never raise, and end before the body does."""
-        self._owner.spawn(main)
+        self._owner.spawn(main, self.cell.path)
 
     def fail(self, error: BaseException) -> None:
         """What a body runs outside this task has failed, and not with the message in hand: the actor's exit, after that message."""
@@ -329,7 +329,7 @@ class ActorLife:
 
     def start_companion(self, main: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self._companion_over = False
-        self._owner.spawn(main)
+        self._owner.spawn(main, self.cell.path)
 
     def nursery_failed(self, error: BaseException) -> None:
         if self._crash is None and self._cancelled_at is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from types import TracebackType
 
-import anyio
+from greenroom.mailbox.parking import CancelScope
 
 
 class ScopePair:
@@ -17,10 +17,10 @@ class ScopePair:
 
     __slots__ = ("_guard", "_kill", "_make", "cancelled")
 
-    def __init__(self, make: Callable[[], anyio.CancelScope]) -> None:
+    def __init__(self, make: Callable[[], CancelScope]) -> None:
         self._make = make
-        self._kill: anyio.CancelScope | None = None
-        self._guard: anyio.CancelScope | None = None
+        self._kill: CancelScope | None = None
+        self._guard: CancelScope | None = None
         self.cancelled = False
         """`cancel()` was called: a cancellation that arrives is ours."""
 

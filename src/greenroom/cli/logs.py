@@ -2,22 +2,38 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
+import os
 import re
 import traceback
 from collections.abc import AsyncIterator, Mapping
 from datetime import UTC, datetime
+from types import ModuleType
 from typing import Final
 
+import anyio
 import attrs
+import outcome
+import trio
 
 import greenroom as gr
+from greenroom import actors, cli, mailbox, runtime, supervisors
 
 logger = logging.getLogger("greenroom.events")
 
 _BARE: Final = re.compile(r"[^\s\"=\\]+")
 _WORD_START: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
+
+
+def _folder(package: ModuleType) -> str:
+    return os.path.join(os.path.dirname(str(package.__file__)), "")
+
+
+_MACHINERY: Final = tuple(map(_folder, (actors, mailbox, supervisors, runtime, cli, anyio, trio, outcome, asyncio)))
+"""Where an error comes through, and is not made: a place in there helps nobody to find it."""
+
 _FRAME: Final = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\S+)')
 
 LEVELS: Final[Mapping[type[gr.Event], int]] = {
@@ -96,7 +112,7 @@ def _exit_fields(exit: gr.Exit) -> dict[str, object]:
 
 def error_fields(error: BaseException) -> dict[str, object]:
     """Tell an error in pairs: itself, where it was raised, and what it came from."""
-    frames = traceback.extract_tb(error.__traceback__)
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(_MACHINERY)]
     causes: list[str] = []
     cause = error.__cause__
     while cause is not None and len(causes) < 10:
@@ -110,9 +126,10 @@ def error_fields(error: BaseException) -> dict[str, object]:
 
 
 def place(stack: str) -> str:
-    """The innermost place of a formatted stack, or nothing."""
+    """The innermost place of a formatted stack that is worth naming, or nothing."""
     frames = list(_FRAME.finditer(stack))
-    return f"{frames[-1]['file']}:{frames[-1]['line']} in {frames[-1]['function']}" if frames else ""
+    worth = [frame for frame in frames if not frame["file"].startswith(_MACHINERY)] or frames
+    return f"{worth[-1]['file']}:{worth[-1]['line']} in {worth[-1]['function']}" if worth else ""
 
 
 class Formatter(logging.Formatter):

@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Generator
 from functools import partial
+from types import TracebackType
 from typing import Any, Literal, Protocol, TypeVar
 
 import anyio
@@ -41,6 +42,18 @@ class Slot(Protocol):
     def __await__(self) -> Generator[Any, Any, Any]: ...
 
 
+class CancelScope(Protocol):
+    """What we need of a cancel scope, whosever it is."""
+
+    shield: bool
+
+    def __enter__(self) -> Any: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> bool | None: ...
+    def cancel(self) -> Any: ...
+
+
 @frozen(eq=False)
 class EventLoop:
     """The running event loop, as the core needs it. Made by `current_loop()`, on the loop's own thread."""
@@ -54,8 +67,8 @@ class EventLoop:
     """Seconds on the loop's clock: the one that its deadlines use, virtual under a virtual clock."""
     stopwatch: Callable[[], float]
     """Seconds for measuring how long something takes; as `now` under a virtual clock, else the cheapest there is."""
-    cancel_scope: Callable[[], anyio.CancelScope]
-    """A fresh anyio cancel scope, of this loop's class: finding that out each time costs as much as making one."""
+    cancel_scope: Callable[[], CancelScope]
+    """A fresh cancel scope of this loop's own: anyio's on asyncio, trio's on trio. Finding out which costs as much as making one."""
     post: Callable[[Callable[[], object]], object]
     """Run a function on the loop soon. The only member that may be called from any thread, and from an OS signal handler."""
     checkpoint: Callable[[], Awaitable[object]]

@@ -7,7 +7,6 @@ import time
 from collections.abc import Generator
 from typing import Any
 
-import anyio
 import outcome
 import trio
 
@@ -70,7 +69,7 @@ def current_trio_loop() -> EventLoop:
         slot=TrioSlot,
         now=clock.current_time,
         stopwatch=time.monotonic if virtual is None else clock.current_time,
-        cancel_scope=type(anyio.CancelScope()),
+        cancel_scope=trio.CancelScope,
         post=trio.lowlevel.current_trio_token().run_sync_soon,
         checkpoint=trio.lowlevel.checkpoint,
         current_task=trio.lowlevel.current_task,

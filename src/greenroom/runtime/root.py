@@ -161,11 +161,11 @@ class Root:
 
     # ------------------------------------------------------------------------------- the owner of the top supervisor
 
-    def spawn(self, main: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    def spawn(self, main: Callable[[], Coroutine[Any, Any, None]], name: str | None = None) -> None:
         """Run an event-loop task beside the tree. Raises `RuntimeNotRunning` when the tree has ended."""
         if self._nursery is None:
             raise RuntimeNotRunning("a task of the runtime")
-        self._nursery.start_soon(main)
+        self._nursery.start_soon(main, name=name)
 
     def life_started(self, life: Any, info: object) -> None:
         """The whole tree has started."""

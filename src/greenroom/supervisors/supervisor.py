@@ -94,7 +94,7 @@ class SupervisorLife:
 
     def start(self) -> None:
         """Begin, in the nursery of the supervisor above."""
-        self._owner.spawn(self.main)
+        self._owner.spawn(self.main, self.cell.path)
 
     def request_stop(self) -> None:
         self.stopping = True
@@ -116,9 +116,9 @@ class SupervisorLife:
 
     # --------------------------------------------------------------------------------------------- the lives below
 
-    def spawn(self, main: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    def spawn(self, main: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
         assert self._nursery is not None
-        self._nursery.start_soon(main)
+        self._nursery.start_soon(main, name=name)
 
     def life_started(self, life: Any, info: object) -> None:
         member = self._member_of(life)
