@@ -230,6 +230,46 @@ async def test_p18_at_a_crash_deferred_messages_come_before_what_is_still_queued
         assert [entry for entry in log if "begin" in entry] == [f"begin {name}" for name in "abcdef"]
 
 
+async def test_p18_messages_whose_handlers_had_not_begun_at_a_crash_come_back() -> None:
+    handled: list[tuple[str, int]] = []
+
+    class Crashes(gr.Actor):
+        @gr.handles(concurrency=5)
+        async def job(self, message: Job) -> str:
+            if message.error is not None:
+                raise message.error
+            handled.append((message.name, self.context.incarnation))
+            await anyio.sleep(1)
+            return message.name
+
+    async with tree(gr.Child("w", Crashes)) as runtime:
+        ref = runtime.ref("app/w")
+        for message in (Job("a", error=Boom()), Job("b"), Job("c")):
+            ref.tell(message)
+        assert await ref.ask(Job("d")) == "d"
+        assert handled == [("b", 2), ("c", 2), ("d", 2)]
+
+
+async def test_p14_a_handler_that_ends_well_after_the_crash_starts_no_other_and_adds_nothing_to_the_exit() -> None:
+    boom = Boom()
+
+    class Shielded(gr.Actor):
+        @gr.handles(concurrency=2)
+        async def job(self, message: Job) -> str:
+            with anyio.CancelScope(shield=True):
+                await anyio.sleep(message.seconds)
+            if message.error is not None:
+                raise message.error
+            return message.name
+
+    async with tree(gr.Child("w", Shielded)) as runtime:
+        events = runtime.events()
+        ref = runtime.ref("app/w")
+        outcomes = await ask_all(ref, Job("a", 1, boom), Job("b", 2), Job("c", 1))
+        assert outcomes[1:] == ["b", "c"]
+        assert [event.exit for event in events_of(gr.ActorEnded, events)] == [gr.Exit("error", boom)]
+
+
 async def test_p14_a_crashed_actor_takes_no_further_message_while_its_handlers_clean_up() -> None:
     class Slow(gr.Actor):
         def __init__(self, log: list[str]) -> None:
@@ -438,6 +478,44 @@ async def test_each_of_many_handlers_of_one_and_the_same_object_stashes_its_own_
         await ref.ask(Do(nothing))
         await anyio.sleep(5)
         assert outcomes == [1, 2, 5, 4]
+
+
+async def test_a_concurrent_handler_stashes_its_message_once() -> None:
+    errors: list[BaseException] = []
+
+    class Stasher(gr.Actor):
+        @gr.handles(concurrency=2)
+        async def job(self, message: Job) -> str:
+            self.context.stash(message)
+            try:
+                self.context.stash(message)
+            except gr.Misuse as error:
+                errors.append(error)
+            return ""
+
+    async with tree(gr.Child("w", Stasher)) as runtime:
+        runtime.ref("app/w").tell(Job("a"))
+        await idle()
+        assert len(errors) == 1
+        await runtime.ref("app").terminate_child("w")
+        assert runtime.dead_letter_counts() == {("app/w", gr.DeadLetterReason.ENDED): 1}
+
+
+async def test_p18_at_a_restart_stashed_messages_come_before_those_that_wait_for_a_place() -> None:
+    log: list[str] = []
+    async with tree(gr.Child("w", Worker, log, ["s"])) as runtime:
+        ref = runtime.ref("app/w")
+
+        async def crash(_: Worker) -> None:
+            await anyio.sleep(0.5)
+            raise Boom
+
+        for name in "sabcd":
+            ref.tell(Job(name, 10 if name in "abc" else 1))
+        ref.tell(Do(crash))
+        await anyio.sleep(60)
+        assert log[0] == "stash s"
+        assert [entry for entry in log if "begin" in entry] == [f"begin {name}" for name in "abcsd"]
 
 
 async def test_a_full_stash_leaves_the_message_in_hand_with_its_own_handler() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 import greenroom as gr
 from greenroom.testing import VirtualClock
-from tests.actors.helpers import Hold, Note, Puppet, idle, node, tree
+from tests.actors.helpers import Do, Hold, Note, Puppet, idle, node, tree
 
 
 @attrs.frozen
@@ -169,6 +169,29 @@ async def test_p21_two_actors_that_answer_each_other_for_ever_can_be_stopped(clo
         for _ in range(100):
             await anyio.lowlevel.checkpoint()
     assert clock.now() == 0.0
+
+
+async def test_p21_an_actor_that_sends_itself_messages_in_a_loop_lets_others_run() -> None:
+    async def send_on(self: Puppet) -> int:
+        sent = 0
+        with anyio.CancelScope() as scope:
+            stop.append(scope.cancel)
+            while sent < 10_000:
+                await self.context.ref.send(Note(sent))
+                sent += 1
+        return sent
+
+    stop: list[Any] = []
+    child = gr.Child("a", Puppet, mailbox=gr.Mailbox(capacity=None))
+    async with tree(child) as runtime, anyio.create_task_group() as group:
+
+        async def cancel() -> None:
+            while not stop:
+                await anyio.lowlevel.checkpoint()
+            stop[0]()
+
+        group.start_soon(cancel)
+        assert await runtime.ref("app/a").ask(Do(send_on)) <= 200
 
 
 async def test_p21_an_idle_actor_does_nothing(clock: VirtualClock) -> None:

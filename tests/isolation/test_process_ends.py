@@ -113,7 +113,7 @@ async def test_p27_an_end_by_exit_status_is_an_error_exit_that_names_it(status: 
     assert f"ended by itself with exit status {status}" in str(exit.cause)
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
 async def test_p27_death_by_a_signal_is_a_killed_exit_that_names_it(number: signal.Signals) -> None:
     async with serving() as service:
         await crash_of(service.worker, do(workers.signal_self, int(number)))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
-from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -67,6 +67,12 @@ async def test_messages_are_handled_in_the_order_they_were_told() -> None:
         assert await service.worker.ask(do(workers.kept)) == list(range(100))
 
 
+async def test_what_the_actor_logs_goes_to_stderr_with_its_path(capfd: pytest.CaptureFixture[str]) -> None:
+    async with serving() as service:
+        await service.worker.ask(do(workers.log_a_warning, "look out"))
+    assert re.search(r"WARNING \[service/worker\] tests\.worker: look out", capfd.readouterr().err)
+
+
 async def test_what_the_actor_prints_goes_where_the_parent_prints(capfd: pytest.CaptureFixture[str]) -> None:
     async with serving() as service:
         await service.worker.ask(do(workers.print_to_both, "hello from far away"))
@@ -79,30 +85,24 @@ async def test_what_the_actor_prints_goes_where_the_parent_prints(capfd: pytest.
 UNENCODABLE = Echo(threading.Lock())
 
 
-async def tell(ref: gr.Ref) -> None:
-    ref.tell(UNENCODABLE)
-
-
-async def send(ref: gr.Ref) -> None:
-    await ref.send(UNENCODABLE)
-
-
-async def ask(ref: gr.Ref) -> None:
-    await ref.ask(UNENCODABLE)
-
-
-async def ask_without_timeout(ref: gr.Ref) -> None:
-    await ref.ask(UNENCODABLE, timeout=None)
-
-
-@pytest.mark.parametrize("call", [tell, send, ask, ask_without_timeout])
-async def test_p28_a_message_that_cannot_be_encoded_is_refused_at_the_call(
-    call: Callable[[gr.Ref], Awaitable[None]],
-) -> None:
+async def test_p28_a_message_that_cannot_be_encoded_is_refused_at_the_call() -> None:
     async with serving() as service:
+        ref = service.worker
         with pytest.raises(gr.NotEncodable, match=r"Echo\.value.*lock"):
-            await call(service.worker)
-        assert await service.worker.ask(Echo("alive")) == "alive"
+            ref.tell(UNENCODABLE)
+        for call in (ref.send(UNENCODABLE), ref.ask(UNENCODABLE), ref.ask(UNENCODABLE, timeout=None)):
+            with pytest.raises(gr.NotEncodable, match=r"Echo\.value.*lock"):
+                await call
+        assert await ref.ask(Echo("alive")) == "alive"
+
+
+async def test_p28_a_child_that_is_given_another_isolation_takes_every_message_again() -> None:
+    async with serving(restart="permanent") as service:
+        supervisor = service.runtime.ref("service")
+        await supervisor.replace_childspec(gr.Child("worker", Puppet))
+        await supervisor.terminate_child("worker")
+        await supervisor.restart_child("worker")
+        assert await service.worker.ask(UNENCODABLE) is UNENCODABLE.value
 
 
 async def test_p28_a_sender_that_waits_for_room_is_refused_before_it_waits(tmp_path: Path) -> None:

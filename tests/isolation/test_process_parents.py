@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import anyio
@@ -115,3 +116,55 @@ async def test_the_worker_imports_from_where_its_parent_does(tmp_path: Path, mon
     async with serving(found_only_here.P) as service:
         assert await service.worker.ask(do(workers.pid)) != os.getpid()
     del sys.modules["found_only_here"]
+
+
+LIMITED = """
+from __future__ import annotations
+import os, sys
+from pathlib import Path
+import anyio
+import greenroom as gr
+from tests.isolation import workers
+
+async def main() -> None:
+    tree = gr.Supervisor("service", gr.Child("worker", workers.Puppet, isolation="process", restart="temporary"))
+    async with gr.Runtime(tree) as runtime:
+        try:
+            await runtime.ref("service/worker").ask(workers.do(workers.fill_memory), timeout=None)
+        except gr.ActorCrashed as crash:
+            print(crash.__cause__)
+
+(Path(sys.argv[2]) / "cgroup.procs").write_text(str(os.getpid()))
+anyio.run(main, backend=sys.argv[1])
+"""
+
+
+@pytest.fixture
+def control_group() -> Iterator[Path]:
+    """A fresh memory control group with room for 200 MB; skips where none can be made."""
+    for parent, limit in (("memory", "memory.limit_in_bytes"), (".", "memory.max")):
+        group = Path("/sys/fs/cgroup") / parent / f"greenroom-test-{os.getpid()}"
+        try:
+            group.mkdir()
+        except OSError:
+            continue
+        try:
+            (group / limit).write_text("200000000")
+        except OSError:
+            group.rmdir()
+            continue
+        yield group
+        group.rmdir()
+        return
+    pytest.skip("no memory control group can be made here")
+
+
+def test_p27_a_worker_that_the_kernel_kills_for_want_of_memory_is_said_to_be_out_of_memory(
+    backend: str, control_group: Path
+) -> None:
+    command = [sys.executable, "-c", LIMITED, backend, str(control_group)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=50, check=False)
+    assert done.stdout == (
+        "the worker process of 'service/worker' was killed by SIGKILL: "
+        "out of memory (its control group counted an oom_kill)\n"
+    )

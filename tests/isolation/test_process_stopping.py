@@ -113,6 +113,25 @@ async def test_p16_an_idle_worker_that_is_cancelled_still_runs_on_stop(tmp_path:
     assert report.killed == (WORKER,)
 
 
+async def test_p13_a_child_that_is_still_starting_is_told_to_end_too() -> None:
+    heard: list[object] = []
+    changed: list[anyio.Event] = [anyio.Event()]
+    witness = gr.Child("witness", workers.Witness, heard, changed)
+    starting = gr.Child("d", partial(Puppet, on_start=do(workers.wait_by_name)), isolation="process", shutdown=0.1)
+    tree = gr.Supervisor("service", witness, gr.DynamicSupervisor("pool", starting))
+    async with gr.Runtime(tree, kill_time=60) as runtime, anyio.create_task_group() as group:
+        group.start_soon(start_in_vain, runtime.ref("service/pool"))
+        await changed[0].wait()
+        report = await runtime.stop()
+    assert heard == ["waiting", "interrupted"]
+    assert report.killed == ("service/pool/1",)
+
+
+async def start_in_vain(pool: gr.Ref) -> None:
+    with pytest.raises(gr.GreenroomError):
+        await pool.start_child()
+
+
 # --------------------------------------------------------------------------------------------------- stage 3: killed
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import socket
@@ -160,6 +161,10 @@ def pid(actor: gr.Actor) -> int:
 def print_to_both(actor: gr.Actor, text: str) -> None:
     print(text, flush=True)  # noqa: T201
     print(text, file=sys.stderr, flush=True)  # noqa: T201
+
+
+def log_a_warning(actor: gr.Actor, text: str) -> None:
+    logging.getLogger("tests.worker").warning("%s", text)
 
 
 async def loop_name(actor: gr.Actor) -> str:
@@ -393,6 +398,10 @@ async def wait_for_ever(actor: gr.Actor, ref: gr.Ref) -> None:
         await anyio.sleep_forever()
     finally:
         ref.tell(Heard("interrupted"))
+
+
+async def wait_by_name(actor: gr.Actor) -> None:
+    await wait_for_ever(actor, actor.context.runtime.ref("service/witness"))
 
 
 def flood(actor: gr.Actor, ref: gr.Ref) -> None:

@@ -34,14 +34,6 @@ class Contained(Exception):
         self.error = error
 
 
-class Carried(Exception):
-    """KeyboardInterrupt or SystemExit out of a task beside the actor's own, on its way to the verdict, where it is an order again."""
-
-    def __init__(self, error: BaseException) -> None:
-        super().__init__(error)
-        self.error = error
-
-
 def classify(error: BaseException, cancelled: type[BaseException]) -> Verdict:
     """How a child ended that let `error` out.
 
@@ -53,8 +45,7 @@ def classify(error: BaseException, cancelled: type[BaseException]) -> Verdict:
     errors: list[BaseException] = []
     foreign: list[BaseException] = []
 
-    for leaf in _leaves(error):
-        one = leaf.error if isinstance(leaf, Carried) else leaf
+    for one in _leaves(error):
         if isinstance(one, Contained):
             errors.append(one.error)
         elif isinstance(one, (KeyboardInterrupt, SystemExit)):
@@ -65,7 +56,8 @@ def classify(error: BaseException, cancelled: type[BaseException]) -> Verdict:
             errors.append(one)
     stops = [one for one in errors if isinstance(one, Stop)]
     errors = [*stops[:1]] if len(stops) == len(errors) else [one for one in errors if not isinstance(one, Stop)]
-    cause = _one(errors, error) or _one(foreign, error) or _one(fatal, error) or error
+    # Lists are asked whether they are empty, exceptions never: one may say that it is false, or raise.
+    cause = _one(errors or foreign or fatal or [error], error)
     if fatal:
         return Verdict(Exit("error", cause), fatal=fatal[0])
     if isinstance(cause, Stop):
@@ -73,10 +65,15 @@ def classify(error: BaseException, cancelled: type[BaseException]) -> Verdict:
     return Verdict(Exit("error", cause), ignored=isinstance(cause, Ignore))
 
 
-def _one(errors: list[BaseException], whole: BaseException) -> BaseException | None:
+def _one(errors: list[BaseException], whole: BaseException) -> BaseException:
     if len(errors) > 1 and isinstance(whole, BaseExceptionGroup):
         return BaseExceptionGroup(whole.message, errors)
-    return errors[0] if errors else None
+    return errors[0]
+
+
+def is_cancellation(error: BaseException, cancelled: type[BaseException]) -> bool:
+    """Is it nothing but a cancellation? A nursery of trio's own makes a group of those of its tasks."""
+    return all(isinstance(leaf, cancelled) for leaf in _leaves(error))
 
 
 def lone(error: BaseException) -> BaseException:
@@ -90,11 +87,14 @@ def lone(error: BaseException) -> BaseException:
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:
-    if isinstance(error, BaseExceptionGroup):
-        for inner in error.exceptions:
-            yield from _leaves(inner)
-    else:
-        yield error
+    # No recursion: groups in groups may be deeper than the interpreter allows calls.
+    rest = [error]
+    while rest:
+        one = rest.pop()
+        if isinstance(one, BaseExceptionGroup):
+            rest.extend(reversed(one.exceptions))
+        else:
+            yield one
 
 
 def suspended_stack(coroutine: Any) -> str:

@@ -23,7 +23,7 @@ from greenroom.actors.cell import Cell, State
 from greenroom.actors.context import Context
 from greenroom.actors.current import current_actor
 from greenroom.actors.events import ActorAbandoned, ActorEnded, ActorStarted, ActorStuck
-from greenroom.actors.exits import Contained, Verdict, classify, suspended_stack
+from greenroom.actors.exits import Contained, Verdict, classify, is_cancellation, suspended_stack
 from greenroom.actors.message_loop import MessageLoop
 from greenroom.actors.messages import Exit
 from greenroom.actors.nursery import Nursery
@@ -298,9 +298,11 @@ class ActorLife:
 
     def explain(self, error: BaseException) -> tuple[bool, BaseException]:
         """Why a handler was ended by `error`: was the actor stopped, and what is the cause to name?"""
-        if isinstance(error, self.loop.cancelled) and (self._scopes.cancelled or self.messages.stopping):
+        if is_cancellation(error, self.loop.cancelled) and (self._scopes.cancelled or self.messages.stopping):
             crash = self._crash.exit if self._crash is not None else None
-            return (True, error) if crash is None or crash.clean else (False, crash.cause or error)
+            if crash is None or crash.clean:
+                return True, error
+            return False, error if crash.cause is None else crash.cause
         return False, error.error if isinstance(error, Contained) else error
 
     def spawn(self, main: Callable[[], Coroutine[Any, Any, None]]) -> None:

@@ -34,6 +34,19 @@ def not_a_message(value: object) -> NotAMessage:
     return NotAMessage(value.__qualname__ if isinstance(value, type) else type(value).__qualname__, is_class=is_class)
 
 
+LONGEST_TEXT = 2_000
+"""Characters of an exception's text that are kept."""
+
+
+def text_of(error: BaseException) -> str:
+    """What an exception says. Never raises, whatever its own `__str__` does (that is user code, run where nothing may fail)."""
+    try:
+        text = str(error)
+    except BaseException as failure:  # noqa: BLE001 - the crash of an actor must not become one of its supervisor
+        return f"(its __str__ raises {type(failure).__qualname__})"
+    return text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}... ({len(text)} characters)"
+
+
 ExitKind = Literal["normal", "shutdown", "error", "killed", "abandoned"]
 
 
@@ -55,7 +68,9 @@ class Exit:
         return self.kind in ("normal", "shutdown")
 
     def __str__(self) -> str:
-        return self.kind if self.cause is None else f"{self.kind}: {type(self.cause).__qualname__}: {self.cause}"
+        return (
+            self.kind if self.cause is None else f"{self.kind}: {type(self.cause).__qualname__}: {text_of(self.cause)}"
+        )
 
 
 @frozen

@@ -3,6 +3,9 @@
 It cannot be opened in a handler's frame (a scope entered there would be left elsewhere, which breaks on both loops), so it is hosted
 by a companion task in the supervisor's nursery. Most actors never use one, and a task group costs kilobytes: the companion starts
 at first use.
+
+Nothing leaves the tasks, and the companion waits for them behind a shield: so the task group's own scope, which lies inside the
+guard, is never cancelled, and a task that swallows its cancellation can be left in peace like any stuck child.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from typing import Any, Protocol, TypeVarTuple, Unpack
 import anyio
 from anyio.abc import TaskGroup
 
-from greenroom.actors.exits import Carried, Verdict, classify
+from greenroom.actors.exits import Verdict, classify, is_cancellation
 from greenroom.actors.scopes import ScopePair
 from greenroom.errors import Misuse
 from greenroom.mailbox import EventLoop, Slot
@@ -34,7 +37,19 @@ class Host(Protocol):
 class Nursery:
     """Starts event-loop tasks that belong to the actor. Narrower than anyio's TaskGroup on purpose."""
 
-    __slots__ = ("_closed", "_end", "_group", "_loop", "_path", "_queued", "began", "host", "scopes")
+    __slots__ = (
+        "_closed",
+        "_end",
+        "_errors",
+        "_group",
+        "_loop",
+        "_path",
+        "_queued",
+        "_running",
+        "began",
+        "host",
+        "scopes",
+    )
 
     def __init__(self, host: Host, loop: EventLoop, path: str) -> None:
         self.host = host
@@ -43,6 +58,8 @@ class Nursery:
         self._group: TaskGroup | None = None
         self._queued: list[tuple[Callable[..., Awaitable[object]], tuple[Any, ...]]] | None = None
         self._end: Slot | None = None
+        self._running = 0
+        self._errors: list[BaseException] = []
         self._closed = False
         self.began = False
         """Its task has had its first step."""
@@ -57,7 +74,7 @@ class Nursery:
         if self._closed:
             raise Misuse(f"{self._path!r} is ending: its nursery starts nothing more")
         if self._group is not None:
-            self._group.start_soon(self.run_task, func, args)
+            self._start(self._group, func, args)
         elif self._queued is not None:
             self._queued.append((func, args))
         else:
@@ -84,19 +101,33 @@ class Nursery:
         """Cancel what runs; the host learns of the end by `companion_ended`."""
         self._closed = True
         self.scopes.cancel()
+        self._wake()
+
+    def _start(self, group: TaskGroup, func: Callable[..., Awaitable[object]], args: tuple[Any, ...]) -> None:
+        self._running += 1
+        group.start_soon(self.run_task, func, args)
+
+    def _wake(self) -> None:
+        if self._end is not None and not self._end.done():
+            self._end.set_result(None)
 
     async def run_task(self, func: Callable[..., Awaitable[object]], args: tuple[Any, ...]) -> None:
         """One of its tasks. When it fails the actor has crashed at once, though the others may take their time to clean up."""
         try:
             await func(*args)
-        except BaseException as error:
-            if not isinstance(error, self._loop.cancelled):
-                self._closed = True
+        except BaseException as error:  # noqa: BLE001 - what it is says the actor's verdict
+            if not (is_cancellation(error, self._loop.cancelled) and self._ordered_cancellation()):
+                self._errors.append(error)
                 self.host.nursery_failed(error)
-            if isinstance(error, (KeyboardInterrupt, SystemExit)):
-                # An asyncio task that raises one of these raises it through the event loop as well, which ends that on the spot.
-                raise Carried(error) from None
-            raise
+                self.close()
+        finally:
+            self._running -= 1
+            if self._closed:
+                self._wake()
+
+    def _ordered_cancellation(self) -> bool:
+        """Any other one (the task has awaited a cancelled future) is a failure, or the task would be gone without a trace."""
+        return self._closed or anyio.current_effective_deadline() == float("-inf")
 
     async def _main(self) -> None:
         self.began = True
@@ -106,13 +137,18 @@ class Nursery:
                 async with anyio.create_task_group() as group:
                     self._group = group
                     for func, args in self._queued or ():
-                        group.start_soon(self.run_task, func, args)
-                    self._end = self._loop.slot()
-                    await self._end
+                        self._start(group, func, args)
+                    with anyio.CancelScope(shield=True):
+                        while self._running or not self._closed:
+                            self._end = self._loop.slot()
+                            await self._end
         except BaseException as error:  # noqa: BLE001
-            # Everything goes to the actor, which decides; KeyboardInterrupt and SystemExit with it.
-            verdict = classify(error, self._loop.cancelled)
-        finally:
-            self._group = None
-            self._closed = True
+            # A native cancellation of the companion itself.
+            self._errors.append(error)
+        self._group = None
+        self._closed = True
+        if self._errors:
+            # All of it goes to the actor, which decides; KeyboardInterrupt and SystemExit with it.
+            failed = BaseExceptionGroup("tasks of the actor's nursery have failed", self._errors)
+            verdict = classify(failed, self._loop.cancelled)
         self.host.companion_ended(verdict)

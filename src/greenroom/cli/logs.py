@@ -20,6 +20,7 @@ import trio
 
 import greenroom as gr
 from greenroom import actors, cli, mailbox, runtime, supervisors
+from greenroom.actors import text_of
 
 logger = logging.getLogger("greenroom.events")
 
@@ -116,10 +117,10 @@ def error_fields(error: BaseException) -> dict[str, object]:
     causes: list[str] = []
     cause = error.__cause__
     while cause is not None and len(causes) < 10:
-        causes.append(f"{type(cause).__name__}: {cause}")
+        causes.append(f"{type(cause).__name__}: {text_of(cause)}")
         cause = cause.__cause__
     return {
-        "error": f"{type(error).__name__}: {error}",
+        "error": f"{type(error).__name__}: {text_of(error)}",
         "where": f"{frames[-1].filename}:{frames[-1].lineno} in {frames[-1].name}" if frames else None,
         "cause": " <- ".join(causes),
     }
@@ -153,7 +154,7 @@ class Formatter(logging.Formatter):
             fields["message"] = record.getMessage().partition("\n")[0]
         error = record.exc_info[1] if record.exc_info else None
         if error is not None and "error" not in fields:
-            if fields.get("message") == str(error):
+            if fields.get("message") == text_of(error):
                 del fields["message"]  # it follows
             fields.update(error_fields(error))
         line = logfmt(fields)

@@ -9,7 +9,7 @@ itself. Hence applying the groups in order gives what applying the items one by 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any
 
@@ -39,7 +39,7 @@ def pack(items: Sequence[Transition[Any]]) -> list[Group]:
     """The last group in which an item has a row for itself."""
     for item in items:
         kind = type(item)
-        shared, exclusive = {*item.locks, *item.reads}, item.exclusive
+        shared, exclusive = item.locks, item.exclusive
         earliest = 0
         for row in shared:
             earliest = max(earliest, touched.get(row, 0), taken.get(row, -1) + 1)
@@ -59,6 +59,21 @@ def pack(items: Sequence[Transition[Any]]) -> list[Group]:
         for row in exclusive:
             taken[row] = index
     return groups
+
+
+def batches(items: Sequence[Transition[Any]], limit: int) -> Iterator[Sequence[Transition[Any]]]:
+    """The items in order, cut into what may share a commit: at most `limit` at once, and some kinds alone."""
+    start = 0
+    for index, item in enumerate(items):
+        if item.alone or index - start == limit:
+            if start < index:
+                yield items[start:index]
+            start = index
+        if item.alone:
+            yield items[index : index + 1]
+            start = index + 1
+    if start < len(items):
+        yield items[start:]
 
 
 def locks_of(items: Sequence[Transition[Any]]) -> tuple[Row, ...]:

@@ -40,16 +40,11 @@ class Transition(Generic[T_co]):
     """By which its answer can be looked up for a while, whatever became of the caller."""
 
     alone: ClassVar[bool] = False
-    """It touches rows that nobody can name beforehand, so that it shares its commit with no other."""
+    """It shares its commit with no other: it touches rows that nobody can name beforehand, or all others depend on it."""
 
     @property
     def locks(self) -> tuple[Row, ...]:
         """Rows that it may change and that others may want to change too."""
-        return ()
-
-    @property
-    def reads(self) -> tuple[Row, ...]:
-        """Rows that decide about it and that it leaves alone. They are not locked."""
         return ()
 
     @property
@@ -106,25 +101,27 @@ class Refused:
 
 
 @frozen(kw_only=True)
-class OwnerWrite(Transition[T_co]):
-    """A change that only the current owner of an address may make (R2, R3).
-
-    Refused with `STALE_GENERATION`, `NOT_OWNER` or `LEASE_EXPIRED` when it comes from anybody else; what it carried is kept
-    as an observation.
-    """
+class AddressWrite(Transition[T_co]):
+    """A change under the lock of one address, which it has for itself."""
 
     address: str
-    execution_id: str
-    generation: int
 
     @property
     def locks(self) -> tuple[Row, ...]:
         return (Row("addresses", self.address),)
 
     @property
-    def reads(self) -> tuple[Row, ...]:
-        return (Row("executions", self.execution_id),)
-
-    @property
     def exclusive(self) -> tuple[Row, ...]:
         return (Row("addresses", self.address),)
+
+
+@frozen(kw_only=True)
+class OwnerWrite(AddressWrite[T_co]):
+    """A change that only the current owner of an address may make (R2, R3).
+
+    Refused with `STALE_GENERATION`, `NOT_OWNER` or `LEASE_EXPIRED` when it comes from anybody else; what it carried is kept
+    as an observation.
+    """
+
+    execution_id: str
+    generation: int

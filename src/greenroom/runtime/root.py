@@ -12,7 +12,19 @@ from typing import TYPE_CHECKING, Any
 import anyio
 from anyio.abc import TaskGroup
 
-from greenroom.actors import AskDeadlines, Cell, Directory, Event, Exit, Services, Settings, State, Timers, Verdict
+from greenroom.actors import (
+    AskDeadlines,
+    Cell,
+    Directory,
+    Event,
+    Exit,
+    Services,
+    Settings,
+    State,
+    Timers,
+    Verdict,
+    text_of,
+)
 from greenroom.actors.busy import BusyLives
 from greenroom.errors import RestartLimitExceeded, RuntimeNotRunning, StartFailed, TreeFailed
 from greenroom.mailbox import Broadcast, DeadLetters, EventLoop, Slot
@@ -221,7 +233,8 @@ class Root:
         exit, cause = verdict.exit, verdict.exit.cause
         torn = exit.kind == "killed" and not self.shutdown.begun  # by whoever cancels the tasks of the asyncio loop
         if exit.kind == "error" or isinstance(cause, RestartLimitExceeded) or torn:
-            self._failure = TreeFailed(self.spec.name, "its tasks were cancelled from outside" if torn else str(cause or ""))
+            why = "" if cause is None else text_of(cause)
+            self._failure = TreeFailed(self.spec.name, "its tasks were cancelled from outside" if torn else why)
             self._failure.__cause__ = cause
         return self._failure
 
@@ -230,7 +243,7 @@ class Root:
         cause = self.verdict.exit.cause if self.verdict is not None else None
         if isinstance(cause, StartFailed):
             return cause
-        why = "a stop was requested before it had started" if cause is None else str(cause)
+        why = "a stop was requested before it had started" if cause is None else text_of(cause)
         failed = StartFailed(self.spec.name, why)
         failed.__cause__ = cause
         return failed

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from attrs import define
 
-from greenroom.actors import Exit, Life, State, Verdict
+from greenroom.actors import Exit, Life, State, Verdict, text_of
 from greenroom.errors import RestartLimitExceeded
 from greenroom.supervisors import ladder
 from greenroom.supervisors.member import Afterwards, Member
@@ -210,7 +210,7 @@ class Restarter:
             if self._life.stopping:
                 return
             if error is not None:
-                self._life.report("start_error", str(error), member, Exit("error", error))
+                self._life.report("start_error", text_of(error), member, Exit("error", error))
                 ladder.settle(self._life, member, Afterwards.RESTART, "it will be restarted")
                 retry = Retry(member, counted=True, cause=error)
                 if member.life is not None:

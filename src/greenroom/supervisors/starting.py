@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from typing import TYPE_CHECKING
 
-from greenroom.actors import Exit, Life, Timer
+from greenroom.actors import Exit, Life, Timer, text_of
 from greenroom.errors import StartFailed, StartTimeout
 from greenroom.supervisors import ladder
 from greenroom.supervisors.member import Afterwards, Member
@@ -92,7 +92,7 @@ def _conclude(supervisor: SupervisorLife, member: Member, life: Life, late: Set[
     member.started = False
     error = _failure(supervisor, member, life, late)
     if error is not None:
-        member.cell.last_error = f"{type(error).__qualname__}: {error}"
+        member.cell.last_error = f"{type(error).__qualname__}: {text_of(error)}"
         return error
     gone = member.temporary or isinstance(supervisor.spec, DynamicSupervisor)
     nothing_to_do = "it had nothing to do (it raised Ignore at its start)"
@@ -120,4 +120,6 @@ def _failure(supervisor: SupervisorLife, member: Member, life: Life, late: Set[M
     if verdict is not None and verdict.ignored:
         return None
     exit = life.exit or Exit("killed")
-    return exit.cause or StartFailed(member.cell.path, f"it ended ({exit.kind}) before it had started")
+    if exit.cause is not None:
+        return exit.cause
+    return StartFailed(member.cell.path, f"it ended ({exit.kind}) before it had started")

@@ -32,6 +32,7 @@ from greenroom.actors import (
     Verdict,
     body_for,
     classify,
+    text_of,
 )
 from greenroom.errors import ActorStopped, StartFailed
 from greenroom.mailbox import Slot
@@ -264,9 +265,9 @@ class SupervisorLife:
                 break
             members = [self.add(spec) for spec in group]
             for member, error in (await starting.start(self, members)).items():
-                self.report("start_error", str(error), member, Exit("error", error))
+                self.report("start_error", text_of(error), member, Exit("error", error))
                 ladder.settle(self, member, Afterwards.DOWN, "its start failed")
-                failed = StartFailed(member.cell.path, str(error))
+                failed = StartFailed(member.cell.path, text_of(error))
                 failed.__cause__ = error
                 return Exit("error", failed)
         return None
