@@ -388,7 +388,9 @@ class BadStoreUrl(Misuse, ValueError):
 class PayloadTooLarge(Misuse):
     """Something to be stored is larger than it may be, `limit` bytes. Nothing of it was stored; trying again will not help."""
 
-    def __init__(self, name: str, size: int, limit: int, way_out: str = "keep it elsewhere and send where it is") -> None:
+    def __init__(
+        self, name: str, size: int, limit: int, way_out: str = "keep it elsewhere and send where it is"
+    ) -> None:
         self.name, self.size, self.limit = name, size, limit
         super().__init__(f"{name} has {size:,} bytes; the limit is {limit:,}: {way_out}")
 

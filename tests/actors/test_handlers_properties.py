@@ -11,7 +11,7 @@ from typing import Any, Optional, TypeVar
 
 import hypothesis.strategies as st
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 
 import greenroom as gr
 from greenroom.actors.exits import classify, lone
@@ -75,6 +75,7 @@ def test_p15_keyboard_interrupt_and_system_exit_are_fatal_the_first_of_them_coun
 
 
 @given(exceptions(*LEAVES))
+@example(BaseExceptionGroup("several", [KeyboardInterrupt(), Cancelled()]))
 def test_p12_a_cancellation_is_the_cause_only_when_nothing_else_is(error: BaseException) -> None:
     verdict = classify(error, Cancelled)
     if of(error, *ERRORS, *FATAL, gr.Stop):
@@ -83,6 +84,14 @@ def test_p12_a_cancellation_is_the_cause_only_when_nothing_else_is(error: BaseEx
         assert verdict.exit.kind == "error"
         assert verdict.exit.cause is not None
         assert list(leaves(verdict.exit.cause)) == of(error, Cancelled)
+
+
+@given(exceptions(*FATAL, Cancelled, gr.Stop))
+def test_p15_what_ends_the_tree_is_the_cause_when_nothing_has_failed_besides(error: BaseException) -> None:
+    cause = classify(error, Cancelled).exit.cause
+    if fatal := of(error, *FATAL):
+        assert cause is not None
+        assert list(leaves(cause)) == fatal
 
 
 @given(exceptions(*LEAVES))

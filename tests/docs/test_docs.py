@@ -117,7 +117,13 @@ OBJECTS: dict[str, object] = {
 """What a name at the beginning of a piece of code stands for in the prose."""
 
 DOTTED = re.compile(r"(?<![\w./`'\"-])((?:self\.)?[A-Za-z]\w*)((?:\.[A-Za-z_]\w*)+)")
-ELSEWHERE = {"greenroom.supervisor", "greenroom.runtime", "greenroom.actors", "greenroom.events", "greenroom.dead_letters"}
+ELSEWHERE = {
+    "greenroom.supervisor",
+    "greenroom.runtime",
+    "greenroom.actors",
+    "greenroom.events",
+    "greenroom.dead_letters",
+}
 """The names of loggers, and of the packages that they are named after."""
 
 

@@ -193,7 +193,8 @@ async def test_an_exception_in_the_constructor_is_a_failed_start() -> None:
 
 
 async def test_a_memory_limit_that_is_too_low_to_start_with_is_a_failed_start() -> None:
-    with pytest.raises(gr.StartFailed, match="MemoryError"):
+    # What gives out first is chance: a MemoryError, or an import that it breaks.
+    with pytest.raises(gr.StartFailed):
         async with serving(partial(Puppet, on_start=do(workers.fill_memory)), memory_limit=1_000_000):
             pytest.fail("the tree has started")
 

@@ -13,7 +13,7 @@ import pykka
 import pytest
 
 import greenroom as gr
-from greenroom.actors.references import Call, located, taken_apart
+from greenroom.actors.processes.references import Call, located, taken_apart
 from tests.isolation import workers
 from tests.isolation.workers import Crowded, Described, PlainPuppet, Puppet
 

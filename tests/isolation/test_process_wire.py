@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import greenroom as gr
-from greenroom.actors.oom import OutOfMemory, counter_files, kills_counted
-from greenroom.actors.parcels import Parcels
+from greenroom.actors.processes.oom import OutOfMemory, counter_files, kills_counted
+from greenroom.actors.processes.parcels import Parcels
+from greenroom.actors.processes.wire import Frame, Kind, Splitter
+from greenroom.actors.processes.worker_process import WorkerEnd
 from greenroom.actors.real_time import RealTime
-from greenroom.actors.wire import Frame, Kind, Splitter
-from greenroom.actors.worker_process import WorkerEnd
 from greenroom.codec import wire
 from greenroom.testing import VirtualClock
 from tests.isolation.workers import TooSmall

@@ -55,9 +55,10 @@ def classify(error: BaseException, cancelled: type[BaseException]) -> Verdict:
         else:
             errors.append(one)
     stops = [one for one in errors if isinstance(one, Stop)]
-    errors = [*stops[:1]] if len(stops) == len(errors) else [one for one in errors if not isinstance(one, Stop)]
+    alone = len(stops) == len(errors) and not fatal
+    errors = [*stops[:1]] if alone else [one for one in errors if not isinstance(one, Stop)]
     # Lists are asked whether they are empty, exceptions never: one may say that it is false, or raise.
-    cause = _one(errors or foreign or fatal or [error], error)
+    cause = _one(errors or fatal or foreign or [error], error)
     if fatal:
         return Verdict(Exit("error", cause), fatal=fatal[0])
     if isinstance(cause, Stop):

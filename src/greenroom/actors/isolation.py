@@ -10,10 +10,10 @@ import pykka
 
 from greenroom.actors.actor import Actor
 from greenroom.actors.bodies import Body, TaskBody
-from greenroom.actors.parcels import Parcels
-from greenroom.actors.process_body import ProcessBody
-from greenroom.actors.references import check_handlers, taken_apart
-from greenroom.actors.thread_body import ThreadBody
+from greenroom.actors.processes.body import ProcessBody
+from greenroom.actors.processes.parcels import Parcels
+from greenroom.actors.processes.references import check_handlers, taken_apart
+from greenroom.actors.threads.body import ThreadBody
 from greenroom.errors import BadSpec, NotEncodable
 from greenroom.mailbox import is_whole
 

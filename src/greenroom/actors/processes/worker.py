@@ -29,12 +29,12 @@ from greenroom.actors.current import current_actor
 from greenroom.actors.exits import classify
 from greenroom.actors.handlers import Handler
 from greenroom.actors.messages import Exit, Rejected, Stop
-from greenroom.actors.parcels import Assignment, Parcels
-from greenroom.actors.references import Main, check_handlers, located, resolver
-from greenroom.actors.wire import Frame, Kind, Splitter
-from greenroom.actors.worker_context import WorkerContext
-from greenroom.actors.worker_link import Link, end_group
-from greenroom.actors.worker_refs import Neighbours, Nursling, WorkerRef
+from greenroom.actors.processes.parcels import Assignment, Parcels
+from greenroom.actors.processes.references import Main, check_handlers, located, resolver
+from greenroom.actors.processes.wire import Frame, Kind, Splitter
+from greenroom.actors.processes.worker_context import WorkerContext
+from greenroom.actors.processes.worker_link import Link, end_group
+from greenroom.actors.processes.worker_refs import Neighbours, Nursling, WorkerRef
 from greenroom.errors import Misuse, NotEncodable, RemoteError
 from greenroom.mailbox import EventLoop, current_loop
 

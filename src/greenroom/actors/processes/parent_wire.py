@@ -10,7 +10,7 @@ from collections.abc import Callable
 import anyio
 
 from greenroom.actors.body_tasks import BodyTasks
-from greenroom.actors.wire import Frame, Splitter
+from greenroom.actors.processes.wire import Frame, Splitter
 from greenroom.mailbox import EventLoop
 
 logger = logging.getLogger("greenroom.actors")

@@ -23,9 +23,9 @@ from greenroom.actors.bodies import Perform
 from greenroom.actors.exits import Contained
 from greenroom.actors.handlers import Handler
 from greenroom.actors.messages import Exit, Rejected, Stop
-from greenroom.actors.pykka_bridge import Delivery, Line, Reply, Stage
 from greenroom.actors.real_time import RealTime
-from greenroom.actors.thread_context import ThreadContext
+from greenroom.actors.threads.context import ThreadContext
+from greenroom.actors.threads.pykka_bridge import Delivery, Line, Reply, Stage
 from greenroom.mailbox import Slot
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any
 
-from greenroom.actors.parcels import Parcels
+from greenroom.actors.processes.parcels import Parcels
+from greenroom.actors.processes.wire import Frame, Kind, Splitter
 from greenroom.actors.ref import Ref
-from greenroom.actors.wire import Frame, Kind, Splitter
 from greenroom.mailbox import EventLoop, Slot
 
 

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
 from weakref import WeakValueDictionary
 
 from greenroom.actors.messages import Message, not_a_message
+from greenroom.actors.processes.wire import Kind
 from greenroom.actors.ref import Ref
-from greenroom.actors.wire import Kind
 from greenroom.errors import Misuse, WouldDeadlock, WrongThread
 from greenroom.mailbox import EventLoop
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from greenroom.actors.parcels import Parcels
-    from greenroom.actors.worker_context import WorkerContext
-    from greenroom.actors.worker_link import Link
+    from greenroom.actors.processes.parcels import Parcels
+    from greenroom.actors.processes.worker_context import WorkerContext
+    from greenroom.actors.processes.worker_link import Link
 
 R = TypeVar("R")
 

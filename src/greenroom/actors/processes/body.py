@@ -20,16 +20,16 @@ import anyio
 
 from greenroom.actors.bodies import Perform
 from greenroom.actors.body_tasks import BodyTasks
-from greenroom.actors.errands import Errands, find_ref
 from greenroom.actors.events import ProcessStarted
 from greenroom.actors.handlers import Handler
 from greenroom.actors.messages import Exit
-from greenroom.actors.parcels import Assignment, Parcels
-from greenroom.actors.parent_wire import ParentWire
+from greenroom.actors.processes.errands import Errands, find_ref
+from greenroom.actors.processes.parcels import Assignment, Parcels
+from greenroom.actors.processes.parent_wire import ParentWire
+from greenroom.actors.processes.references import taken_apart
+from greenroom.actors.processes.wire import LONGEST, Frame, Kind
+from greenroom.actors.processes.worker_process import WorkerEnd, WorkerProcess, preamble
 from greenroom.actors.real_time import RealTime
-from greenroom.actors.references import taken_apart
-from greenroom.actors.wire import LONGEST, Frame, Kind
-from greenroom.actors.worker_process import WorkerEnd, WorkerProcess, preamble
 from greenroom.errors import NotEncodable, RemoteError, Undecodable, UnhandledMessage, WorkerDied
 from greenroom.mailbox import DeadLetterReason, Slot, message_type
 

@@ -14,17 +14,17 @@ from greenroom.actors.body_tasks import BodyTasks
 from greenroom.actors.cell import Cell
 from greenroom.actors.current import current_actor
 from greenroom.actors.messages import Message, not_a_message
+from greenroom.actors.processes.wire import Frame, Kind
 from greenroom.actors.real_time import RealTime
 from greenroom.actors.ref import Ref
 from greenroom.actors.services import Services
-from greenroom.actors.wire import Frame, Kind
 from greenroom.errors import GreenroomError, MailboxFull, WouldDeadlock
 from greenroom.mailbox import DeadLetterReason, Mailbox, MemoryMailbox
 from greenroom.mailbox.parking import CancelScope
 
 if TYPE_CHECKING:
     from greenroom.actors.life import ActorLife
-    from greenroom.actors.parcels import Parcels
+    from greenroom.actors.processes.parcels import Parcels
 
 logger = logging.getLogger("greenroom.actors")
 

@@ -32,7 +32,7 @@ def boot(control: int, lifeline: int, parent: int) -> None:
     told = json.loads(read(control, int.from_bytes(read(control, 4), "big")).decode("utf-8", "surrogatepass"))
     sys.path[:] = told["path"]
     sys.argv[:] = told["argv"]
-    from greenroom.actors.worker import main
+    from greenroom.actors.processes.worker import main
 
     main(control, lifeline, parent, told["main"])
 

@@ -8,15 +8,15 @@ from attrs import frozen
 
 from greenroom.actors.context import Context
 from greenroom.actors.messages import Message, not_a_message
+from greenroom.actors.processes.wire import Kind
 from greenroom.actors.ref import Ref
-from greenroom.actors.wire import Kind
 from greenroom.errors import Misuse
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from greenroom.actors.nursery import Nursery
-    from greenroom.actors.worker_refs import Neighbours
+    from greenroom.actors.processes.worker_refs import Neighbours
 
 R = TypeVar("R")
 

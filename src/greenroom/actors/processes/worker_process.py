@@ -22,8 +22,8 @@ from pathlib import Path
 import attrs
 from attrs import frozen
 
-from greenroom.actors.oom import OutOfMemory
-from greenroom.actors.references import main_program
+from greenroom.actors.processes.oom import OutOfMemory
+from greenroom.actors.processes.references import main_program
 
 logger = logging.getLogger("greenroom.actors")
 

@@ -1,0 +1,315 @@
+"""The loop's side of a store: it submits to the store thread, waits, and keeps the bound (R8).
+
+It is no event-loop task and nobody's child, so that no cancellation reaches a batch. A caller that is cancelled before its
+transition is sealed withdraws it: it never happens. After that the caller waits on, shielded, gets the answer, and meets its
+cancellation at its next checkpoint. A native `asyncio.Task.cancel()` pierces every shield; then the transition stands, and
+its answer can be looked up by `AnswerTo`.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+import anyio
+
+from greenroom.errors import GreenroomError, StoreClosed, StoreUnavailable
+from greenroom.mailbox.parking import EventLoop, Slot
+from greenroom.persistence.driver import Driver, Durability, Hold, News, Renewer
+from greenroom.persistence.pending import Outcome, Pending, Request, Stop
+from greenroom.persistence.store_thread import StoreThread
+from greenroom.persistence.transitions import Query, Refused, Transition
+from greenroom.persistence.wakeups import Subscription
+
+T = TypeVar("T")
+
+
+class Committer:
+    """A store over a driver. Made, opened and closed by `open_store`.
+
+    Args:
+        bound: seconds that a request may wait for its answer.
+    """
+
+    def __init__(self, driver: Driver, loop: EventLoop, *, bound: float) -> None:
+        self._driver = driver
+        self._loop = loop
+        self._bound = bound
+        self._thread = StoreThread(driver, bound=bound, post=loop.post, receiver=self)
+        self._guard = Guard(min(1.0, bound / 8), lambda: loop.post(self._keep_bound))
+        self._waiting: dict[Pending, None] = {}
+        """In the order of submission."""
+        self._subscribers: set[Subscription] = set()
+        self._closed = True
+        self._end: str | None = None
+        """Why the store thread has ended."""
+        self._opening: Slot | None = None
+        self._open_error: GreenroomError | None = None
+        self._hold: Any = None
+        """Invariant: a virtual clock is held exactly while something waits."""
+
+    @property
+    def name(self) -> str:
+        """The database, for people."""
+        return self._driver.name
+
+    @property
+    def durability(self) -> Durability:
+        """What an acknowledgement promises."""
+        return self._driver.durability
+
+    async def commit(self, transition: Transition[T]) -> T | Refused:
+        """Apply a transition. Returns when it is durable, in the sense of `durability`, or refused.
+
+        Raises:
+            StoreUnavailable: no answer within the bound; its `unknown` tells whether it may have been applied.
+            TransitionFailed: the database refused it by an error of its own.
+            StoreClosed: outside of the store's block.
+        Cancelled before it is sealed into a batch: it never happens. Later: the answer is returned and the cancellation
+        comes at the next checkpoint, except for a native `asyncio.Task.cancel()`; the transition stands then.
+        """
+        entry = self._submit(transition)
+        try:
+            await entry.slot
+        except self._loop.cancelled:
+            await self._see_through(entry)
+        if entry.error is not None:
+            raise entry.error
+        answer: T | Refused = entry.answer
+        return answer
+
+    async def read(self, query: Query[T]) -> T:
+        """Answer a query from what is committed, everything that this store has acknowledged included.
+
+        Raises:
+            StoreUnavailable, TransitionFailed, StoreClosed: as `commit`.
+        """
+        entry = self._submit(query)
+        try:
+            await entry.slot
+        except self._loop.cancelled:
+            entry.claim()
+            self._forget(entry)
+            raise
+        answer: T = entry.result()
+        return answer
+
+    def wakeups(self) -> Subscription:
+        """Hints of what happens from now on. Close the subscription after use."""
+        self._check_open()
+        subscription = Subscription(self._loop, self._subscribers)
+        self._thread.watched = True
+        self._thread.nudge()
+        return subscription
+
+    def renewer(self) -> Renewer:
+        """What a lease is renewed with, in a thread of its own."""
+        return self._driver.renewer()
+
+    def hold(self, execution_id: str) -> Hold | None:
+        """What proves an execution alive, where the database can use a proof. Blocks shortly: call it in a worker thread."""
+        return self._driver.hold(execution_id)
+
+    # ------------------------------------------------------------------------------------------- opening and closing
+
+    async def open(self) -> None:
+        """Start the store thread and wait until it has opened the database.
+
+        Raises:
+            StoreUnavailable, StoreMismatch.
+        """
+        self._opening = self._loop.slot()
+        self._keep_time()
+        self._thread.start()
+        try:
+            await self._opening
+        except self._loop.cancelled:
+            self._thread.submit(self._stop_request())
+            raise
+        finally:
+            self._opening = None
+            self._keep_time()
+        if self._open_error is not None:
+            raise self._open_error
+        self._closed = False
+
+    async def close(self) -> None:
+        """Let what was submitted be committed, end the store thread, close the database. Bounded; cancel-safe by a shield."""
+        if self._closed:
+            return
+        self._closed = True
+        for subscription in tuple(self._subscribers):
+            subscription.close()
+        if self._end is None:
+            entry = self._stop_request()
+            self._enter(entry)
+            with self._loop.cancel_scope() as scope:
+                scope.shield = True
+                await entry.slot  # by its end, or when the bound is over: a stuck thread is left behind
+        self._guard.stop()
+
+    def _stop_request(self) -> Pending:
+        return Pending(Stop(), self._loop.slot())
+
+    # ------------------------------------------------------------------------------------------------------- waiting
+
+    def _check_open(self) -> None:
+        self._loop.check_thread()
+        if self._closed:
+            raise StoreClosed(self.name)
+        if self._end is not None:
+            raise StoreUnavailable(self.name, self._end)
+
+    def _submit(self, request: Request) -> Pending:
+        self._check_open()
+        entry = Pending(request, self._loop.slot())
+        self._enter(entry)
+        return entry
+
+    def _enter(self, entry: Pending) -> None:
+        if not self._waiting:
+            self._guard.arm()
+        self._waiting[entry] = None
+        if self._loop.virtual_clock is not None:
+            self._keep_time()
+        self._thread.submit(entry)
+
+    def _forget(self, entry: Pending) -> None:
+        self._waiting.pop(entry, None)
+        if not self._waiting and self._hold is not None:
+            self._keep_time()
+
+    def _keep_time(self) -> None:
+        """Virtual time must not jump while the store works, which it does in real time."""
+        clock = self._loop.virtual_clock
+        busy = bool(self._waiting) or self._opening is not None
+        if clock is not None and busy != (self._hold is not None):
+            if busy:
+                self._hold = clock.hold()
+                self._hold.__enter__()
+            else:
+                hold, self._hold = self._hold, None
+                hold.__exit__(None, None, None)
+
+    async def _see_through(self, entry: Pending) -> None:
+        """Whoever awaits the entry has been cancelled. Call it in the handler of that; returns when it is settled."""
+        if entry.settled:
+            if self._is_native_cancel():
+                raise  # noqa: PLE0704 - in the caller's handler
+            return
+        if entry.claim():
+            self._forget(entry)
+            raise  # noqa: PLE0704
+        if self._is_native_cancel():
+            raise  # noqa: PLE0704
+        entry.slot = self._loop.slot()
+        with self._loop.cancel_scope() as scope:
+            scope.shield = True
+            await entry.slot
+
+    def _is_native_cancel(self) -> bool:
+        # No cancelled scope is around us, so this came from Task.cancel(): asyncio's own tools rely on it getting through.
+        return self._loop.backend == "asyncio" and anyio.current_effective_deadline() != -math.inf
+
+    def _keep_bound(self) -> None:
+        """On the loop's thread, now and then while anything waits: the last resort when the store thread does not answer."""
+        now = time.monotonic()
+        grace = self._guard.period + self._bound / 10  # the thread itself knows better what has happened: let it speak first
+        for entry in tuple(self._waiting):
+            age = now - entry.submitted
+            if age < self._bound:
+                break
+            if entry.claim():
+                self._settle(entry, None, StoreUnavailable(self.name, f"it was busy for {age:.1f} s"))
+            elif age >= self._bound + grace:
+                why = f"the store thread has not answered for {age:.1f} s"
+                unknown = isinstance(entry.request, Transition)
+                error = StoreUnavailable(self.name, why, unknown=unknown, transition_id=entry.transition_id)
+                self._settle(entry, None, error)
+        if not self._waiting:
+            self._guard.disarm()
+
+    def _settle(self, entry: Pending, answer: Any, error: GreenroomError | None) -> None:
+        self._forget(entry)
+        entry.settle(answer, error)
+
+    # --------------------------------------------------------------------------------- called by the store thread's posts
+
+    def opened(self, error: GreenroomError | None) -> None:
+        self._open_error = error
+        if self._opening is not None and not self._opening.done():
+            self._opening.set_result(None)
+
+    def outcomes(self, outcomes: Sequence[Outcome], woken: frozenset[str]) -> None:
+        for outcome in outcomes:
+            self._settle(outcome.entry, outcome.answer, outcome.error)
+        if woken:
+            for subscription in tuple(self._subscribers):
+                subscription.notify(woken, elsewhere=False)
+
+    def news(self, news: News) -> None:
+        for subscription in tuple(self._subscribers):
+            subscription.notify(news.due, news.elsewhere)
+        self._thread.watched = bool(self._subscribers)
+
+    def ended(self, error: BaseException | None) -> None:
+        if error is None:
+            self._end = "it was closed"
+        else:
+            self._end = f"the store thread has died: {type(error).__name__}: {error}"
+            if self._opening is not None:
+                self.opened(StoreUnavailable(self.name, self._end))
+        for entry in tuple(self._waiting):
+            if isinstance(entry.request, Stop):
+                self._settle(entry, None, None)
+                continue
+            unknown = not entry.claim() and isinstance(entry.request, Transition)
+            failure = StoreUnavailable(self.name, self._end, unknown=unknown, transition_id=entry.transition_id)
+            failure.__cause__ = error
+            self._settle(entry, None, failure)
+        for subscription in tuple(self._subscribers):
+            subscription.close()
+
+
+class Guard:
+    """A thread that calls back now and then while it is armed. Its time is real: so is the database's."""
+
+    def __init__(self, period: float, call: Callable[[], object]) -> None:
+        self.period = period
+        self._call = call
+        self._armed = False
+        self._stopped = threading.Event()
+        self._wake = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def arm(self) -> None:
+        if not self._armed:
+            self._armed = True
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._main, name="greenroom-store guard", daemon=True)
+                self._thread.start()
+            self._wake.set()
+
+    def disarm(self) -> None:
+        self._armed = False
+
+    def stop(self) -> None:
+        self._armed = False
+        self._stopped.set()
+        self._wake.set()
+
+    def _main(self) -> None:
+        while True:
+            self._wake.wait()
+            self._wake.clear()
+            while self._armed and not self._stopped.wait(self.period):
+                try:
+                    self._call()
+                except RuntimeError:  # both loops' way to say that they have ended
+                    return
+            if self._stopped.is_set():
+                return

@@ -1,0 +1,70 @@
+"""What waits between the event loop and the store thread."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from attrs import frozen
+
+from greenroom.errors import GreenroomError
+from greenroom.mailbox.parking import Slot
+from greenroom.persistence.transitions import Query, Transition
+
+
+class Stop:
+    """Asks the store thread to end, after everything that was submitted before."""
+
+
+Request = Transition[Any] | Query[Any] | Stop
+
+
+class Pending:
+    """One request and whoever awaits it.
+
+    `claim` decides once, between the two threads, whose it is: the store thread seals it into a batch, or its caller, the
+    bound or the end of the store withdraws it, and then it never happens. All else belongs to the loop's thread.
+    """
+
+    __slots__ = ("_unclaimed", "answer", "error", "request", "settled", "slot", "submitted")
+
+    def __init__(self, request: Request, slot: Slot) -> None:
+        self.request = request
+        self.slot = slot
+        self.submitted = time.monotonic()
+        self._unclaimed = [True]
+        self.settled = False
+        self.answer: Any = None
+        self.error: GreenroomError | None = None
+
+    def claim(self) -> bool:
+        """True for the first who asks, whichever thread that is. (`list.pop` is atomic, and costs less than a lock.)"""
+        try:
+            return self._unclaimed.pop()
+        except IndexError:
+            return False
+
+    @property
+    def transition_id(self) -> str | None:
+        return self.request.transition_id if isinstance(self.request, Transition) else None
+
+    def settle(self, answer: Any, error: GreenroomError | None) -> None:
+        """On the loop's thread. What it came to is left here, also for a waiter that has been cancelled meanwhile."""
+        if not self.settled:
+            self.settled, self.answer, self.error = True, answer, error
+            if not self.slot.done():
+                self.slot.set_result(None)
+
+    def result(self) -> Any:
+        if self.error is not None:
+            raise self.error
+        return self.answer
+
+
+@frozen
+class Outcome:
+    """What became of one request."""
+
+    entry: Pending
+    answer: Any
+    error: GreenroomError | None = None

@@ -1,0 +1,238 @@
+"""The thread that owns the database: it seals what is pending into a batch, applies it in one transaction, and answers.
+
+Its only ways out are calls posted to the event loop, one for each batch. Three kinds of failure differ (R5). A statement that
+fails aborts its batch for certain, and the items are applied one by one, so that one bad item spoils no other. A batch that
+lost against another transaction is applied again as it is. And when the connection breaks at COMMIT, nobody knows: nothing is
+run again before the batch's own row has been looked for. While the database cannot be reached, items wait up to the bound.
+
+The thread ends by `Stop`, when the loop is gone, or by an error that no rule covers; in the last case all waiters fail at once.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final, Protocol
+
+from greenroom.errors import GreenroomError, StoreUnavailable, TransitionFailed
+from greenroom.persistence.driver import (
+    Applied,
+    Contended,
+    Driver,
+    News,
+    NotReached,
+    OutcomeUnknown,
+    StatementFailed,
+)
+from greenroom.persistence.ids import new_id
+from greenroom.persistence.packing import batches
+from greenroom.persistence.pending import Outcome, Pending, Stop
+from greenroom.persistence.transitions import Query, Transition
+
+LARGEST_BATCH: Final = 512
+"""Transitions in one commit. More would make the first wait longer, and save nothing that counts."""
+
+POLL: Final = 0.05
+"""Seconds between looks at what other processes did, while anybody wants to know."""
+
+PAUSE: Final = 0.05
+"""Seconds between tries to reach the database."""
+
+
+class Receiver(Protocol):
+    """The loop's side. All methods are called on the loop's thread."""
+
+    def opened(self, error: GreenroomError | None) -> None: ...
+    def outcomes(self, outcomes: Sequence[Outcome], woken: frozenset[str]) -> None: ...
+    def news(self, news: News) -> None: ...
+    def ended(self, error: BaseException | None) -> None: ...
+
+
+class LoopGone(Exception):
+    """Nobody is left to be told anything."""
+
+
+class StoreThread:
+    """Owns a driver from its opening to its end.
+
+    Args:
+        bound: seconds that a request may wait for a database that cannot be reached.
+        post: runs a function on the event loop soon, from any thread.
+    """
+
+    def __init__(
+        self, driver: Driver, *, bound: float, post: Callable[[Callable[[], object]], object], receiver: Receiver
+    ) -> None:
+        self._driver = driver
+        self._bound = bound
+        self._post = post
+        self._receiver = receiver
+        self._stopping: Pending | None = None
+        self._polled = 0.0
+        self.watched = False
+        """Somebody wants to hear of news. Set it and `nudge`."""
+
+    def start(self) -> None:
+        threading.Thread(target=self._main, name=f"greenroom-store {self._driver.name}", daemon=True).start()
+
+    def submit(self, entry: Pending) -> None:
+        self._driver.inbox.put(entry)
+
+    def nudge(self) -> None:
+        """Let the thread notice that `watched` has changed."""
+        self._driver.inbox.put(None)
+
+    # ------------------------------------------------------------------------------------------ in the store thread
+
+    def _main(self) -> None:
+        end: BaseException | None = None
+        try:
+            self._driver.run(self._serve())
+        except LoopGone:
+            return
+        except BaseException as error:  # noqa: BLE001 - whatever it is, those who wait are told, by name
+            end = error
+        try:
+            self._tell(partial(self._receiver.ended, end))
+        except LoopGone:
+            return
+
+    def _tell(self, function: Callable[[], object]) -> None:
+        try:
+            self._post(function)
+        except RuntimeError as error:  # both loops' way to say that they have ended
+            raise LoopGone from error
+
+    async def _serve(self) -> None:
+        try:
+            if await self._open():
+                while self._stopping is None:
+                    await self._round()
+        finally:
+            await self._driver.close()
+
+    async def _open(self) -> bool:
+        deadline = time.monotonic() + self._bound
+        while True:
+            try:
+                await self._driver.open()
+            except NotReached as error:
+                if time.monotonic() < deadline:
+                    await self._driver.pause(PAUSE)
+                    continue
+                failure: GreenroomError = StoreUnavailable(self._driver.name, str(error))
+            except GreenroomError as error:
+                failure = error
+            else:
+                self._tell(partial(self._receiver.opened, None))
+                return True
+            self._tell(partial(self._receiver.opened, failure))
+            return False
+
+    async def _round(self) -> None:
+        transitions: list[Pending] = []
+        queries: list[Pending] = []
+        item = await self._driver.inbox.get(POLL if self.watched else None)
+        while item is not None:
+            if isinstance(item, Pending) and item.claim():
+                if isinstance(item.request, Stop):
+                    self._stopping = item
+                    break
+                (transitions if isinstance(item.request, Transition) else queries).append(item)
+                if len(transitions) == LARGEST_BATCH:
+                    break
+            item = self._driver.inbox.get_nowait()
+        start = 0
+        for batch in batches([entry.request for entry in transitions if isinstance(entry.request, Transition)], LARGEST_BATCH):
+            await self._commit(transitions[start : start + len(batch)])
+            start += len(batch)
+        for entry in queries:
+            await self._read(entry)
+        if self.watched and time.monotonic() - self._polled >= POLL:
+            await self._poll()
+
+    async def _commit(self, entries: list[Pending]) -> None:
+        """See a sealed batch through to its answers, whatever happens on the way."""
+        batch_id = new_id()
+        items: list[Transition[Any]] = [entry.request for entry in entries if isinstance(entry.request, Transition)]
+        unknown: OutcomeUnknown | None = None
+        recovered: Applied | None = None
+        while True:
+            try:
+                if unknown is not None:
+                    recovered = await self._driver.recover(batch_id, items)
+                    if recovered is None:  # it never was: those who have been told "unknown" must not be surprised later
+                        entries = [entry for entry in entries if not self._expired(entry)]
+                        if not entries:
+                            return
+                        items = [entry.request for entry in entries if isinstance(entry.request, Transition)]
+                        unknown = None
+                applied = recovered or await self._driver.apply(batch_id, items)
+            except (NotReached, Contended) as error:
+                late = [entry for entry in entries if self._expired(entry)]
+                self._fail(late, str(error if unknown is None else unknown), unknown=unknown is not None)
+                if unknown is None:
+                    entries = [entry for entry in entries if entry not in late]
+                    items = [entry.request for entry in entries if isinstance(entry.request, Transition)]
+                if not entries or (unknown is not None and len(late) == len(entries)):
+                    return
+                await self._driver.pause(PAUSE)
+            except OutcomeUnknown as error:
+                unknown = error
+            except StatementFailed as error:
+                if len(entries) == 1:
+                    self._fail_statement(entries[0], error)
+                else:
+                    for entry in entries:
+                        await self._commit([entry])
+                return
+            else:
+                outcomes = [Outcome(entry, answer) for entry, answer in zip(entries, applied.answers, strict=True)]
+                self._tell(partial(self._receiver.outcomes, outcomes, applied.woken))
+                return
+
+    async def _read(self, entry: Pending) -> None:
+        assert isinstance(entry.request, Query)
+        while True:
+            try:
+                answer = await self._driver.read(entry.request)
+            except NotReached as error:
+                if self._expired(entry):
+                    self._fail([entry], str(error), unknown=False)
+                    return
+                await self._driver.pause(PAUSE)
+            except StatementFailed as error:
+                self._fail_statement(entry, error)
+                return
+            else:
+                self._tell(partial(self._receiver.outcomes, [Outcome(entry, answer)], frozenset()))
+                return
+
+    async def _poll(self) -> None:
+        self._polled = time.monotonic()
+        try:
+            news = await self._driver.news()
+        except NotReached:
+            return  # the next look finds it; whoever commits meanwhile is told
+        if news.elsewhere or news.due:
+            self._tell(partial(self._receiver.news, news))
+
+    def _expired(self, entry: Pending) -> bool:
+        return time.monotonic() - entry.submitted >= self._bound
+
+    def _fail(self, entries: Sequence[Pending], why: str, *, unknown: bool) -> None:
+        name = self._driver.name
+        outcomes = [
+            Outcome(entry, None, StoreUnavailable(name, why, unknown=unknown, transition_id=entry.transition_id))
+            for entry in entries
+        ]
+        if outcomes:
+            self._tell(partial(self._receiver.outcomes, outcomes, frozenset()))
+
+    def _fail_statement(self, entry: Pending, error: StatementFailed) -> None:
+        cause = error.__cause__ or error
+        failure = TransitionFailed(type(entry.request).__name__, entry.transition_id, f"{type(cause).__name__}: {cause}")
+        failure.__cause__ = cause
+        self._tell(partial(self._receiver.outcomes, [Outcome(entry, None, failure)], frozenset()))
