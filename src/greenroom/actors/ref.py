@@ -138,17 +138,15 @@ class Ref:
         left = timeout
         asks = services.asks
         mailbox = self._mailbox
-        if mailbox.must_wait:
+        if len(mailbox.queue) < mailbox.limit:
+            mailbox.put_nowait(envelope)
+        else:  # it may have to wait for room, or be refused at once
             started = services.loop.now()
             with anyio.move_on_after(timeout) as scope:
                 await self._put(envelope, "ask")
             if scope.cancelled_caught:
                 raise AskTimeout(cell.path, message_type(message), timeout)
             left = max(0.0, timeout - (services.loop.now() - started))
-        elif len(mailbox.queue) < mailbox.limit:
-            mailbox.put_nowait(envelope)
-        else:
-            await mailbox.put(envelope)  # it may be refused at once: `put` sees to it that others run all the same
         asks.add(reply, left, cell.path, message, timeout)
         try:
             return await reply  # type: ignore[no-any-return]

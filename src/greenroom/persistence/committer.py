@@ -39,11 +39,13 @@ class Committer:
         self._driver = driver
         self._loop = loop
         self._bound = bound
-        self._thread = StoreThread(driver, bound=bound, post=loop.post, receiver=self)
+        self._subscribers: set[Subscription] = set()
+        self._thread = StoreThread(
+            driver, bound=bound, post=loop.post, receiver=self, watched=lambda: bool(self._subscribers)
+        )
         self._guard = Guard(min(1.0, bound / 8), lambda: loop.post(self._keep_bound))
         self._waiting: dict[Pending, None] = {}
         """In the order of submission."""
-        self._subscribers: set[Subscription] = set()
         self._closed = True
         self._end: str | None = None
         """Why the store thread has ended."""
@@ -76,7 +78,8 @@ class Committer:
         try:
             await entry.slot
         except self._loop.cancelled:
-            await self._see_through(entry)
+            if not await self._see_through(entry):
+                raise
         if entry.error is not None:
             raise entry.error
         answer: T | Refused = entry.answer
@@ -102,7 +105,6 @@ class Committer:
         """Hints of what happens from now on. Close the subscription after use."""
         self._check_open()
         subscription = Subscription(self._loop, self._subscribers)
-        self._thread.watched = True
         self._thread.nudge()
         return subscription
 
@@ -195,21 +197,19 @@ class Committer:
                 hold, self._hold = self._hold, None
                 hold.__exit__(None, None, None)
 
-    async def _see_through(self, entry: Pending) -> None:
-        """Whoever awaits the entry has been cancelled. Call it in the handler of that; returns when it is settled."""
-        if entry.settled:
-            if self._is_native_cancel():
-                raise  # noqa: PLE0704 - in the caller's handler
-            return
+    async def _see_through(self, entry: Pending) -> bool:
+        """Its caller has been cancelled. False: let the cancellation through. True: it is settled, go on to its result."""
         if entry.claim():
             self._forget(entry)
-            raise  # noqa: PLE0704
+            return False
         if self._is_native_cancel():
-            raise  # noqa: PLE0704
-        entry.slot = self._loop.slot()
-        with self._loop.cancel_scope() as scope:
-            scope.shield = True
-            await entry.slot
+            return False
+        if not entry.settled:
+            entry.slot = self._loop.slot()
+            with self._loop.cancel_scope() as scope:
+                scope.shield = True
+                await entry.slot
+        return True
 
     def _is_native_cancel(self) -> bool:
         # No cancelled scope is around us, so this came from Task.cancel(): asyncio's own tools rely on it getting through.
@@ -223,7 +223,9 @@ class Committer:
             age = now - entry.submitted
             if age < self._bound:
                 break
-            if entry.claim():
+            if isinstance(entry.request, Stop):  # stays in the queue, so that the thread ends should it ever come back
+                self._settle(entry, None, None)
+            elif entry.claim():
                 self._settle(entry, None, StoreUnavailable(self.name, f"it was busy for {age:.1f} s"))
             elif age >= self._bound + grace:
                 why = f"the store thread has not answered for {age:.1f} s"
@@ -254,7 +256,6 @@ class Committer:
     def news(self, news: News) -> None:
         for subscription in tuple(self._subscribers):
             subscription.notify(news.due, news.elsewhere)
-        self._thread.watched = bool(self._subscribers)
 
     def ended(self, error: BaseException | None) -> None:
         if error is None:

@@ -18,7 +18,6 @@ from typing import Any, Final, Protocol
 
 from greenroom.errors import GreenroomError, StoreUnavailable, TransitionFailed
 from greenroom.persistence.driver import (
-    Applied,
     Contended,
     Driver,
     News,
@@ -54,25 +53,35 @@ class LoopGone(Exception):
     """Nobody is left to be told anything."""
 
 
+def transitions_of(entries: Sequence[Pending]) -> list[Transition[Any]]:
+    return [entry.request for entry in entries if isinstance(entry.request, Transition)]
+
+
 class StoreThread:
     """Owns a driver from its opening to its end.
 
     Args:
         bound: seconds that a request may wait for a database that cannot be reached.
         post: runs a function on the event loop soon, from any thread.
+        watched: does anybody want to hear of news? Asked in the store thread; `nudge` when the answer becomes yes.
     """
 
     def __init__(
-        self, driver: Driver, *, bound: float, post: Callable[[Callable[[], object]], object], receiver: Receiver
+        self,
+        driver: Driver,
+        *,
+        bound: float,
+        post: Callable[[Callable[[], object]], object],
+        receiver: Receiver,
+        watched: Callable[[], bool],
     ) -> None:
         self._driver = driver
         self._bound = bound
         self._post = post
         self._receiver = receiver
+        self._watched = watched
         self._stopping: Pending | None = None
         self._polled = 0.0
-        self.watched = False
-        """Somebody wants to hear of news. Set it and `nudge`."""
 
     def start(self) -> None:
         threading.Thread(target=self._main, name=f"greenroom-store {self._driver.name}", daemon=True).start()
@@ -81,7 +90,7 @@ class StoreThread:
         self._driver.inbox.put(entry)
 
     def nudge(self) -> None:
-        """Let the thread notice that `watched` has changed."""
+        """Let the thread ask `watched` again."""
         self._driver.inbox.put(None)
 
     # ------------------------------------------------------------------------------------------ in the store thread
@@ -134,7 +143,7 @@ class StoreThread:
     async def _round(self) -> None:
         transitions: list[Pending] = []
         queries: list[Pending] = []
-        item = await self._driver.inbox.get(POLL if self.watched else None)
+        item = await self._driver.inbox.get(POLL if self._watched() else None)
         while item is not None:
             if isinstance(item, Pending) and item.claim():
                 if isinstance(item.request, Stop):
@@ -145,47 +154,45 @@ class StoreThread:
                     break
             item = self._driver.inbox.get_nowait()
         start = 0
-        for batch in batches([entry.request for entry in transitions if isinstance(entry.request, Transition)], LARGEST_BATCH):
+        for batch in batches(transitions_of(transitions), LARGEST_BATCH):
             await self._commit(transitions[start : start + len(batch)])
             start += len(batch)
         for entry in queries:
             await self._read(entry)
-        if self.watched and time.monotonic() - self._polled >= POLL:
+        if self._watched() and time.monotonic() - self._polled >= POLL:
             await self._poll()
 
     async def _commit(self, entries: list[Pending]) -> None:
         """See a sealed batch through to its answers, whatever happens on the way."""
         batch_id = new_id()
-        items: list[Transition[Any]] = [entry.request for entry in entries if isinstance(entry.request, Transition)]
-        unknown: OutcomeUnknown | None = None
-        recovered: Applied | None = None
-        while True:
+        waiting = entries
+        """Those of the batch who have not been told anything."""
+        unknown: str | None = None
+        """Why it is not known whether the batch was committed, while that is so."""
+        while waiting:
             try:
+                applied = None
                 if unknown is not None:
-                    recovered = await self._driver.recover(batch_id, items)
-                    if recovered is None:  # it never was: those who have been told "unknown" must not be surprised later
-                        entries = [entry for entry in entries if not self._expired(entry)]
-                        if not entries:
-                            return
-                        items = [entry.request for entry in entries if isinstance(entry.request, Transition)]
-                        unknown = None
-                applied = recovered or await self._driver.apply(batch_id, items)
-            except (NotReached, Contended) as error:
-                late = [entry for entry in entries if self._expired(entry)]
-                self._fail(late, str(error if unknown is None else unknown), unknown=unknown is not None)
+                    applied = await self._driver.recover(batch_id, transitions_of(entries))
+                    if applied is None:  # whoever was told "unknown" must not be surprised later: those are left out
+                        unknown, entries = None, waiting
+                if applied is None:
+                    applied = await self._driver.apply(batch_id, transitions_of(entries))
+            except (NotReached, Contended, OutcomeUnknown) as error:
+                if isinstance(error, OutcomeUnknown):
+                    unknown = str(error)
+                late = [entry for entry in waiting if self._expired(entry)]
+                self._fail(late, unknown or str(error), unknown=unknown is not None)
+                waiting = [entry for entry in waiting if entry not in late]
                 if unknown is None:
-                    entries = [entry for entry in entries if entry not in late]
-                    items = [entry.request for entry in entries if isinstance(entry.request, Transition)]
-                if not entries or (unknown is not None and len(late) == len(entries)):
-                    return
-                await self._driver.pause(PAUSE)
-            except OutcomeUnknown as error:
-                unknown = error
+                    entries = waiting
+                if waiting:
+                    await self._driver.pause(PAUSE)
             except StatementFailed as error:
                 if len(entries) == 1:
                     self._fail_statement(entries[0], error)
                 else:
-                    for entry in entries:
+                    for entry in waiting:
                         await self._commit([entry])
                 return
             else:

@@ -28,16 +28,15 @@ async def start(supervisor: SupervisorLife, members: Sequence[Member]) -> dict[M
     """
     lives = {member: supervisor.begin(member) for member in members}
     late: set[Member] = set()
-    timers = [
-        timer for member, life in lives.items() if (timer := _limit_time(supervisor, member, life, late)) is not None
-    ]
+    timers = {member: _limit_time(supervisor, member, life, late) for member, life in lives.items()}
     while not supervisor.stopping and not all(_is_done(member, life, late) for member, life in lives.items()):
         await supervisor.park()
-    for timer in timers:
-        timer.cancel()
     failures: dict[Member, BaseException] = {}
     for member, life in lives.items():
-        if _is_done(member, life, late):
+        if _is_done(member, life, late):  # otherwise its time to start still runs, beside that of its stop
+            timer = timers[member]
+            if timer is not None:
+                timer.cancel()
             error = _conclude(supervisor, member, life, late)
             if error is not None:
                 failures[member] = error

@@ -1,0 +1,1 @@
+"""Numbered migrations, and what they make of a database."""

@@ -1,0 +1,326 @@
+"""The unit of work: one batch, in one transaction, under the database's write lock.
+
+Rows of addresses and executions are read at first use, decided about in Python, and written back once, however many items of
+the batch touched them. Whatever reads or writes those rows past the unit must `flush` it first. An item decides before it
+changes anything; if applying it raises all the same, the whole transaction is rolled back and the unit is dropped.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any, Final
+
+from attrs import frozen
+
+from greenroom.persistence.answers import encode_transition
+from greenroom.persistence.clock import StoreClock
+from greenroom.persistence.content import CHUNK, INLINE_LIMIT, Content, Payload, digest_of
+from greenroom.persistence.observations import ObservationKind
+from greenroom.persistence.sqlite.liveness import LockFiles
+from greenroom.persistence.transitions import OwnerWrite, RefusalReason, Refused
+
+COUNTERS: Final = (
+    "last_seq",
+    "handled_seq",
+    "settled_ahead",
+    "queued",
+    "ready",
+    "delayed",
+    "last_delayed",
+    "held",
+    "last_ordinal",
+)
+OWNERSHIP: Final = ("kind", "generation", "owner", "capacity", "parked", "parked_detail", "closed_at")
+STATE: Final = ("state", "state_content", "state_size", "state_type", "state_version")
+DUE: Final = ("due_at",)
+COLUMNS: Final = (*COUNTERS, *OWNERSHIP, *STATE, *DUE)
+
+# One address, to be decided about.
+SELECT_ADDRESS = f"SELECT {', '.join(COLUMNS)} FROM addresses WHERE address = ?"
+# A new address.
+INSERT_ADDRESS = f"INSERT INTO addresses (address, {', '.join(COLUMNS)}) VALUES (?{', ?' * len(COLUMNS)})"
+# Groups of columns that change together; what did not change is not written, nor are its indexes.
+UPDATES: Final = tuple(
+    (columns, f"UPDATE addresses SET {', '.join(f'{name} = ?' for name in columns)} WHERE address = ?")
+    for columns in (COUNTERS, OWNERSHIP, STATE, DUE)
+)
+# One execution, to see whether it may write.
+SELECT_EXECUTION = "SELECT state, lease_until, boot_id, locked FROM executions WHERE execution_id = ?"
+# Something that was refused, came late or matched nothing.
+INSERT_OBSERVATION = (
+    "INSERT INTO observations (at, kind, what, address, message_id, sender, execution_id, generation, detail, "
+    "body, body_content, body_size) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+# Content that is there already is kept for longer.
+TOUCH_CONTENT = "UPDATE content SET kept_at = ? WHERE digest = ?"
+# One piece of new content.
+INSERT_CONTENT = "INSERT INTO content (digest, chunk, kept_at, bytes) VALUES (?, ?, ?, ?)"
+
+
+class AddressRow:
+    """An address's row in hand. Its attributes are the columns."""
+
+    __slots__ = ("address", "new", "stored", *COLUMNS)
+
+    last_seq: int
+    handled_seq: int
+    settled_ahead: int
+    queued: int
+    ready: int
+    delayed: int
+    last_delayed: int
+    held: int
+    last_ordinal: int
+    kind: str
+    generation: int
+    owner: str | None
+    capacity: int | None
+    parked: str | None
+    parked_detail: str | None
+    closed_at: int | None
+    state: bytes | None
+    state_content: str | None
+    state_size: int | None
+    state_type: str | None
+    state_version: int | None
+    due_at: int | None
+
+    def __init__(self, address: str, values: tuple[Any, ...], *, new: bool) -> None:
+        self.address, self.new, self.stored = address, new, values
+        (
+            self.last_seq,
+            self.handled_seq,
+            self.settled_ahead,
+            self.queued,
+            self.ready,
+            self.delayed,
+            self.last_delayed,
+            self.held,
+            self.last_ordinal,
+            self.kind,
+            self.generation,
+            self.owner,
+            self.capacity,
+            self.parked,
+            self.parked_detail,
+            self.closed_at,
+            self.state,
+            self.state_content,
+            self.state_size,
+            self.state_type,
+            self.state_version,
+            self.due_at,
+        ) = values
+
+    def values(self) -> tuple[Any, ...]:
+        return (
+            self.last_seq,
+            self.handled_seq,
+            self.settled_ahead,
+            self.queued,
+            self.ready,
+            self.delayed,
+            self.last_delayed,
+            self.held,
+            self.last_ordinal,
+            self.kind,
+            self.generation,
+            self.owner,
+            self.capacity,
+            self.parked,
+            self.parked_detail,
+            self.closed_at,
+            self.state,
+            self.state_content,
+            self.state_size,
+            self.state_type,
+            self.state_version,
+            self.due_at,
+        )
+
+
+NEW_ADDRESS: Final = (0,) * len(COUNTERS) + ("mailbox", 0) + (None,) * (len(COLUMNS) - len(COUNTERS) - 2)
+
+
+@frozen
+class ExecutionView:
+    """An execution, as far as it matters to those that write in its name or want to take its place."""
+
+    state: str
+    seconds_left: float
+    """Of its lease, on the clock that counts since the boot; not above 0 when the lease counts no more."""
+    locked: bool
+
+
+def columns_of(payload: Payload | None) -> tuple[bytes | None, str | None, int | None]:
+    """A payload as its three columns."""
+    if isinstance(payload, Content):
+        return None, payload.digest, payload.size
+    return payload, None, None
+
+
+def payload_of(data: bytes | None, digest: str | None, size: int | None) -> Payload | None:
+    """A payload from its three columns."""
+    return data if digest is None or size is None else Content(digest, size)
+
+
+class Unit:
+    """One transaction. `now` is the store's time, read once, after the lock was had (R13)."""
+
+    def __init__(self, connection: sqlite3.Connection, clock: StoreClock, locks: LockFiles | None) -> None:
+        self._cursor = connection.cursor()
+        self.execute = self._cursor.execute
+        self.clock = clock
+        self.now = clock.now()
+        self.boot = clock.boot()
+        self.woken: set[str] = set()
+        """Addresses that have something new to do when this is committed."""
+        self._locks = locks
+        self._addresses: dict[str, AddressRow | None] = {}
+        self._executions: dict[str, ExecutionView | None] = {}
+
+    # ------------------------------------------------------------------------------------------------------ addresses
+
+    def address(self, address: str) -> AddressRow | None:
+        """The address's row; None when there is none."""
+        try:
+            return self._addresses[address]
+        except KeyError:
+            values = self.execute(SELECT_ADDRESS, (address,)).fetchone()
+            row = None if values is None else AddressRow(address, values, new=False)
+            self._addresses[address] = row
+            return row
+
+    def new_address(self, address: str) -> AddressRow:
+        """A row for an address that has none."""
+        row = self._addresses[address] = AddressRow(address, NEW_ADDRESS, new=True)
+        return row
+
+    def flush(self) -> None:
+        """Write back what has changed."""
+        for address, row in self._addresses.items():
+            if row is None:
+                continue
+            values = row.values()
+            if row.new:
+                self.execute(INSERT_ADDRESS, (address, *values))
+            elif values != row.stored:
+                start = 0
+                for columns, update in UPDATES:
+                    end = start + len(columns)
+                    if values[start:end] != row.stored[start:end]:
+                        self.execute(update, (*values[start:end], address))
+                    start = end
+            row.new, row.stored = False, values
+
+    def forget(self) -> None:
+        """Write back what has changed, and read everything again at its next use."""
+        self.flush()
+        self._addresses.clear()
+        self._executions.clear()
+
+    # ----------------------------------------------------------------------------------------------------- executions
+
+    def execution(self, execution_id: str) -> ExecutionView | None:
+        """The execution, with what is left of its lease, read once a batch; None when it is unknown."""
+        try:
+            return self._executions[execution_id]
+        except KeyError:
+            values = self.execute(SELECT_EXECUTION, (execution_id,)).fetchone()
+            view = None if values is None else self._view(*values)
+            self._executions[execution_id] = view
+            return view
+
+    def _view(self, state: str, lease_until: int, boot_id: str, locked: int) -> ExecutionView:
+        lasts = state != "ended" and boot_id == self.clock.boot_id
+        return ExecutionView(state, lease_until / 1e6 - self.boot if lasts else 0.0, bool(locked))
+
+    def seconds_alive(self, execution_id: str) -> float:
+        """For how long nobody may take an execution's place: 0 when it is dead, by its lease, its end, or its file (R11)."""
+        view = self.execution(execution_id)
+        if view is None or view.seconds_left <= 0:
+            return 0.0
+        if view.locked and self._locks is not None and self._locks.prove_dead(execution_id):
+            return 0.0
+        return view.seconds_left
+
+    # ----------------------------------------------------------------------------------------------------- the fence
+
+    def fenced(self, item: OwnerWrite[Any]) -> AddressRow | Refused:
+        """The address's row, if the item comes from its owner (R2, R3). What is refused is kept as an observation."""
+        row = self.address(item.address)
+        if row is None:
+            return self.refuse(item, RefusalReason.UNKNOWN_ADDRESS, f"there is no address {item.address!r}")
+        if row.generation != item.generation:
+            return self.refuse(
+                item,
+                RefusalReason.STALE_GENERATION,
+                f"{item.address!r} is at generation {row.generation}, and this came from generation {item.generation}",
+            )
+        if row.owner != item.execution_id:
+            return self.refuse(
+                item,
+                RefusalReason.NOT_OWNER,
+                f"{item.address!r} is owned by {row.owner or 'nobody'}, and this came from {item.execution_id}",
+            )
+        view = self.execution(item.execution_id)
+        if view is None or view.seconds_left <= 0:
+            return self.refuse(
+                item, RefusalReason.LEASE_EXPIRED, f"the lease of the execution {item.execution_id} has passed"
+            )
+        return row
+
+    def refuse(self, item: OwnerWrite[Any], reason: RefusalReason, detail: str) -> Refused:
+        """Turn an owner's write down, and keep it."""
+        self.observe(
+            ObservationKind.REFUSED,
+            type(item).__name__,
+            item.address,
+            execution_id=item.execution_id,
+            generation=item.generation,
+            detail=f"{reason.value}: {detail}",
+            body=self.keep(encode_transition(item)),
+        )
+        return Refused(reason, detail)
+
+    # ------------------------------------------------------------------------------------------ observations, content
+
+    def observe(
+        self,
+        kind: ObservationKind,
+        what: str,
+        address: str,
+        *,
+        message_id: str | None = None,
+        sender: str | None = None,
+        execution_id: str | None = None,
+        generation: int | None = None,
+        detail: str,
+        body: Payload | None = None,
+    ) -> None:
+        self.execute(
+            INSERT_OBSERVATION,
+            (
+                self.now,
+                kind.value,
+                what,
+                address,
+                message_id,
+                sender,
+                execution_id,
+                generation,
+                detail,
+                *columns_of(body),
+            ),
+        )
+
+    def keep(self, data: bytes) -> Payload:
+        """A payload of bytes, kept as content in this transaction when they are large."""
+        return data if len(data) <= INLINE_LIMIT else self.put_content(data)
+
+    def put_content(self, data: bytes) -> Content:
+        digest = digest_of(data)
+        if self.execute(TOUCH_CONTENT, (self.now, digest)).rowcount == 0:
+            for chunk, start in enumerate(range(0, max(len(data), 1), CHUNK)):
+                self.execute(INSERT_CONTENT, (digest, chunk, self.now, data[start : start + CHUNK]))
+        return Content(digest, len(data))
