@@ -16,6 +16,7 @@ The server is part of the program, so nothing outside is needed. It hangs up in 
 
 from __future__ import annotations
 
+import contextlib
 from functools import partial
 
 import anyio
@@ -91,10 +92,9 @@ class Crawler(gr.Actor):
 
     async def fetch(self, connection: gr.Ref, page: int) -> None:
         while page not in self.results:
-            try:
+            # When the connection is gone it will come back, and what is asked meanwhile waits in its mailbox.
+            with contextlib.suppress(gr.ActorCrashed, gr.AskTimeout):
                 self.results[page] = await connection.ask(Fetch(page), timeout=10.0)
-            except (gr.ActorCrashed, gr.AskTimeout):
-                pass  # its connection is gone and comes back; what is asked now waits in its mailbox
         self.missing -= 1
         if self.missing == 0:
             self.context.stop()
@@ -133,7 +133,7 @@ class FlakyServer:
                 if self.requests % 6 == 0:
                     self.hung_up += 1
                     return
-                await stream.send(b"contents of page " + request.removeprefix(b"GET "))
+                await stream.send(b"contents of page " + request.removeprefix(b"GET ") + b"\n")
 
 
 async def main() -> None:

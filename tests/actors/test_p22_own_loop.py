@@ -174,7 +174,7 @@ async def test_p22_two_actors_that_ask_each_other_time_out(clock: VirtualClock) 
 
 CALLS: dict[str, tuple[object, ...]] = {
     "start_child": (gr.Child("more", Puppet),),
-    "terminate_child": ("a",),
+    "terminate_child": ("another",),
     "restart_child": ("a",),
     "delete_child": ("a",),
     "replace_childspec": (gr.Child("a", Puppet),),

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import threading
 from collections.abc import Callable, Coroutine, Generator
-from functools import partial
 from typing import Any
 
-import anyio
+import attrs
 
-from greenroom.mailbox import DeadLetters, EventLoop, Mailbox, MemoryMailbox
+from greenroom.mailbox import DeadLetters, EventLoop, Mailbox, MemoryMailbox, current_loop
 
 
 class Cancelled(BaseException):
@@ -81,19 +81,20 @@ class Driven:
             self.ended, self.error = True, error
 
 
+async def _describe() -> EventLoop:
+    return current_loop()
+
+
+@functools.cache
 def loop_by_hand() -> EventLoop:
-    """An `EventLoop` of hand slots, on this thread."""
-    return EventLoop(
-        backend="asyncio",
+    """An `EventLoop` of hand slots, on this thread. All else of it is that of an asyncio loop that has ended."""
+    return attrs.evolve(
+        asyncio.run(_describe()),
         cancelled=Cancelled,
         slot=HandSlot,
         now=lambda: 0.0,
         stopwatch=lambda: 0.0,
-        cancel_scope=anyio.CancelScope,
         post=lambda function: function(),
-        checkpoint=partial(asyncio.sleep, 0),
-        current_task=lambda: None,
-        virtual_clock=None,
         thread=threading.get_ident(),
     )
 

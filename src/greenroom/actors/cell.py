@@ -134,6 +134,11 @@ class Cell:
         current = self.services.loop.current_task()
         return task is current or (thread is not None and thread.caller is current)
 
+    def in_own_handler(self) -> bool:
+        """The same, or a concurrent handler of it: does the actor's end wait for the calling event-loop task?"""
+        messages = getattr(self.life, "messages", None)
+        return self.in_own_loop() or (messages is not None and messages.handles_in(self.services.loop.current_task()))
+
     @property
     def _own_thread(self) -> OwnThread | None:
         body = getattr(self.life, "body", None)

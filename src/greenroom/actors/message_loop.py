@@ -269,6 +269,10 @@ class MessageLoop:
                 run.reported_slow = True
                 yield message_type(run.envelope[0]), run.since, run.stack()
 
+    def handles_in(self, task: object) -> bool:
+        """Does a concurrent handler run in this event-loop task?"""
+        return self._concurrent is not None and any(run.task is task for run in self._concurrent.runs)
+
     def is_in_hand(self, message: object) -> bool:
         """Is it in hand, and not stashed?"""
         in_loop = self.hand is not None and self.hand[0] is message

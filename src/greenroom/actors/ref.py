@@ -195,7 +195,7 @@ class Ref:
             raise NotASupervisor(self.path, call)
         self._cell.services.loop.check_thread()
         caller = current_actor.get()
-        if caller is not None and caller.starts_under(self._cell):
+        if caller is not None and caller.starts_under(self._cell) and caller.in_own_loop():
             raise WouldDeadlock(
                 f"{caller.path!r} called `{call}` on {self.path!r} from its own start, which that supervisor is waiting for. "
                 "Send yourself a message in `on_start` and call when it arrives"
@@ -217,8 +217,17 @@ class Ref:
     async def terminate_child(self, name: str | Ref) -> None:
         """Stop a child by its own shutdown rule. The spec is kept unless it is temporary (or dynamic). Fine when it is down already.
 
-        Raises `ChildNotFound`; `ChildStillEnding` when it is stuck or abandoned: it may still run.
+        Raises `ChildNotFound`; `ChildStillEnding` when it is stuck or abandoned: it may still run. `WouldDeadlock` in a handler of
+        that child itself, or of one below it: the end waits for the handler. `context.stop()` and `raise gr.Stop` do not.
         """
+        caller = current_actor.get()
+        if caller is not None and caller.services is self._cell.services and caller.in_own_handler():
+            path = name.path if isinstance(name, Ref) else f"{self.path}/{name}"
+            if f"{caller.path}/".startswith(f"{path}/"):
+                raise WouldDeadlock(
+                    f"{caller.path!r} called `terminate_child` for {path!r} in its own handler, and that would wait for this handler. "
+                    "To end by itself it calls `context.stop()`; other calls it makes in `context.nursery`"
+                )
         await self._administer("terminate_child", name)
 
     async def restart_child(self, name: str) -> Any:

@@ -70,6 +70,7 @@ def current_trio_loop() -> EventLoop:
         now=clock.current_time,
         stopwatch=time.monotonic if virtual is None else clock.current_time,
         cancel_scope=trio.CancelScope,
+        open_nursery=lambda: trio.open_nursery(),  # typed otherwise: it has an option
         post=trio.lowlevel.current_trio_token().run_sync_soon,
         checkpoint=trio.lowlevel.checkpoint,
         current_task=trio.lowlevel.current_task,

@@ -12,7 +12,6 @@ import math
 import threading
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, TypeVar
 
 import anyio

@@ -201,7 +201,7 @@ class Runtime:
     @staticmethod
     async def _wait_from_outside(root: Root) -> None:
         actor = current_actor.get()
-        if actor is not None and actor.services is root.services and actor.in_own_loop():
+        if actor is not None and actor.services is root.services and actor.in_own_handler():
             raise WouldDeadlock(
                 f"{actor.path!r} waits for the end of its own tree, which waits for it: call `runtime.request_stop()` there instead"
             )

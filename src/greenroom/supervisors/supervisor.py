@@ -16,8 +16,6 @@ from collections.abc import Callable, Coroutine
 from contextvars import copy_context
 from typing import Any
 
-import anyio
-from anyio.abc import TaskGroup
 from attrs import define
 
 from greenroom.actors import (
@@ -36,6 +34,7 @@ from greenroom.actors import (
 )
 from greenroom.errors import ActorStopped, StartFailed
 from greenroom.mailbox import Slot
+from greenroom.mailbox.parking import Nursery
 from greenroom.supervisors import ladder, starting
 from greenroom.supervisors.administration import Administrator
 from greenroom.supervisors.member import Afterwards, Member
@@ -73,7 +72,7 @@ class SupervisorLife:
         self._owner = owner
         self._cancelled = False
         self._killed = False
-        self._nursery: TaskGroup | None = None
+        self._nursery: Nursery | None = None
         self._events: deque[Ended | Retry | Call] = deque()
         self._outlasting: set[Any] = set()
         """After the end: lives below whose threads were abandoned and may still run."""
@@ -201,8 +200,12 @@ class SupervisorLife:
         outside: BaseException | None = None
         exit = Exit("killed")
         try:
-            async with anyio.create_task_group() as self._nursery:
-                exit = await self._run()
+            async with self.services.loop.open_nursery() as self._nursery:
+                try:
+                    exit = await self._run()
+                except BaseException:
+                    self.kill()  # what the nursery waits for now must end
+                    raise
         except BaseException as error:  # noqa: BLE001
             # Only a defect of ours, or the loop's own end, comes here: the nursery has cancelled and awaited all children.
             verdict = classify(error, self.services.loop.cancelled)
