@@ -45,11 +45,11 @@ class Journal(gr.Actor):
     def __init__(self, file: Path) -> None:
         self.file = file
 
-    def on_start(self) -> None:  # type: ignore[override]  # on a thread, `on_start` and `on_stop` are plain functions, too
+    async def on_start(self) -> None:  # nothing to await in here: there is no event loop on this thread
         self.database = sqlite3.connect(self.file)
         self.database.execute("create table if not exists entries (sensor integer, value real)")
 
-    def on_stop(self, exit: gr.Exit) -> None:  # type: ignore[override]
+    async def on_stop(self, exit: gr.Exit) -> None:
         self.database.close()
 
     @gr.handles

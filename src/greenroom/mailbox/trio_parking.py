@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Generator
-from typing import Any
+from contextlib import AbstractAsyncContextManager
+from typing import Any, cast
 
 import outcome
 import trio
 
-from greenroom.mailbox.parking import EventLoop
+from greenroom.mailbox.parking import EventLoop, Nursery
 
 
 class TrioSlot:
@@ -59,6 +60,11 @@ class TrioSlot:
         yield
 
 
+def _open_nursery() -> AbstractAsyncContextManager[Nursery]:
+    # trio's own type says more than ours asks for (start_soon takes arguments, and any name).
+    return cast("AbstractAsyncContextManager[Nursery]", trio.open_nursery())
+
+
 def current_trio_loop() -> EventLoop:
     """Describe the running trio loop. Raises `RuntimeError` when none is running."""
     clock = trio.lowlevel.current_clock()
@@ -70,7 +76,7 @@ def current_trio_loop() -> EventLoop:
         now=clock.current_time,
         stopwatch=time.monotonic if virtual is None else clock.current_time,
         cancel_scope=trio.CancelScope,
-        open_nursery=lambda: trio.open_nursery(),  # typed otherwise: it has an option
+        open_nursery=_open_nursery,
         post=trio.lowlevel.current_trio_token().run_sync_soon,
         checkpoint=trio.lowlevel.checkpoint,
         current_task=trio.lowlevel.current_task,
