@@ -33,13 +33,41 @@ def test_every_public_name_can_be_imported_and_nothing_else_is_there() -> None:
     assert there - {"annotations"} == set(greenroom.__all__)
 
 
+def imports(path: Path) -> Iterator[tuple[str, str]]:
+    """What a module imports from greenroom, as (module, name)."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "greenroom":
+            yield from ((str(node.module), alias.name) for alias in node.names)
+
+
+def file_of(module: str) -> Path:
+    path = SOURCE.parent.joinpath(*module.split("."))
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
+def reachable() -> set[str]:
+    """The names out of `errors` that modules import which `import greenroom` leads to, at once or when they are needed."""
+    seen, ahead, names = set[str](), ["greenroom"], set[str]()
+    while ahead:
+        module = ahead.pop()
+        if module in seen or not file_of(module).exists():
+            continue
+        seen.add(module)
+        for source, name in imports(file_of(module)):
+            ahead += [source, f"{source}.{name}"]
+            if source == errors.__name__:
+                names.add(name)
+    return names
+
+
 def test_every_exception_that_may_reach_a_user_is_public() -> None:
-    raised = {
+    exceptions = {
         name
         for name, value in vars(errors).items()
         if isinstance(value, type) and issubclass(value, Exception) and value.__module__ == errors.__name__
     }
-    assert raised <= set(greenroom.__all__)
+    assert {"MailboxFull", "WorkerDied"} <= reachable()
+    assert exceptions & reachable() <= set(greenroom.__all__)
 
 
 def test_every_public_exception_but_those_that_users_raise_has_one_root() -> None:

@@ -12,6 +12,8 @@ Each class builds its own message from the fields it carries, names what was wro
 
 from __future__ import annotations
 
+import builtins
+
 
 def _revive(cls: type[GreenroomError], args: tuple[object, ...], fields: dict[str, object]) -> GreenroomError:
     error = cls.__new__(cls)
@@ -147,19 +149,24 @@ class NotAMessage(Misuse, TypeError):
     def __init__(self, value_type: str, *, is_class: bool = False) -> None:
         self.value_type = value_type
         name = value_type.rpartition("<locals>.")[2]
-        super().__init__(
-            f"the class {name} is not a message itself: send an instance, `{name}(...)`"
-            if is_class
-            else f"a {name} is not a message: declare `@attrs.frozen class {name.rpartition('.')[2]}(gr.Message[Reply]): ...`"
-        )
+        if is_class:
+            text = f"the class {name} is not a message itself: send an instance, `{name}(...)`"
+        elif hasattr(builtins, name):
+            text = f"a {name} is not a message: put it into one, say `@attrs.frozen class Note(gr.Message[None]): text: {name}`"
+        else:
+            text = f"a {name} is not a message: declare `@attrs.frozen class {name.rpartition('.')[2]}(gr.Message[Reply]): ...`"
+        super().__init__(text)
 
 
 class NoSuchActor(Misuse, LookupError):
-    """No actor or supervisor has this path."""
+    """No actor or supervisor has this path. `specified`: the tree has a place for one, but it is not there just now."""
 
-    def __init__(self, path: str, near: tuple[str, ...] = ()) -> None:
-        self.path, self.near = path, near
-        hint = f"; did you mean {' or '.join(repr(n) for n in near)}?" if near else ""
+    def __init__(self, path: str, near: tuple[str, ...] = (), *, specified: bool = False) -> None:
+        self.path, self.near, self.specified = path, near, specified
+        if specified:
+            hint = " just now: it has not been started yet (children start left to right), or its supervisor is being restarted or has forgotten it"
+        else:
+            hint = f"; did you mean {' or '.join(repr(n) for n in near)}?" if near else ""
         super().__init__(f"nothing in the tree has the path {path!r}{hint}")
 
 

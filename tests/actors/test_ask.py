@@ -83,7 +83,9 @@ async def test_an_ask_of_something_that_is_no_message_names_its_type_and_not_its
     async with tree(gr.Child("a", Puppet)) as runtime:
         with pytest.raises(gr.NotAMessage) as caught:
             await runtime.ref("app/a").ask("secret")  # type: ignore[arg-type]  # under test
-    assert str(caught.value) == ("a str is not a message: declare `@attrs.frozen class str(gr.Message[Reply]): ...`")
+    assert str(caught.value) == (
+        "a str is not a message: put it into one, say `@attrs.frozen class Note(gr.Message[None]): text: str`"
+    )
 
 
 async def test_a_message_class_in_place_of_a_message_is_refused() -> None:

@@ -231,6 +231,31 @@ async def test_a_path_that_does_not_exist_names_near_misses() -> None:
             runtime.ref("app/intaek")
 
 
+async def test_a_ref_from_before_the_restart_of_its_supervisor_leads_to_what_has_ended() -> None:
+    below = gr.Supervisor("sub", gr.Child("a", Puppet), intensity=0)
+    async with gr.Runtime(gr.Supervisor("app", below)) as runtime:
+        old = runtime.ref("app/sub/a")
+        await raised(old.ask(Fail(Boom())))
+        await idle()
+        new = runtime.ref("app/sub/a")
+        assert (new is old, new.incarnation) == (False, 1)
+        assert isinstance(await raised(old.ask(Note("x"))), gr.ActorStopped)
+        assert await new.ask(Note("x")) == 1
+
+
+async def test_a_start_that_looks_for_a_later_sibling_is_told_of_the_order() -> None:
+    class Early(gr.Actor):
+        async def on_start(self) -> None:
+            self.context.runtime.ref("app/late")
+
+    with pytest.raises(gr.StartFailed) as caught:
+        async with tree(gr.Child("early", Early), gr.Child("late", Puppet)):
+            pass
+    assert isinstance(caught.value.__cause__, gr.NoSuchActor)
+    assert caught.value.__cause__.specified
+    assert "'app/late' just now: it has not been started yet (children start left to right)" in str(caught.value)
+
+
 # ------------------------------------------------------------------------------------------------- while it is down
 
 BACKOFF = gr.Backoff(10.0, jitter=0.0)

@@ -160,6 +160,11 @@ def test_a_supervisors_report_is_told_in_fields_and_its_reason_once() -> None:
     )
 
 
+def test_a_failed_start_tells_its_error_once() -> None:
+    told = event_fields(report("start_error", gr.Exit("error", OSError("no disk")), "no disk"))
+    assert (told["reason"], told["error"]) == (None, "OSError: no disk")
+
+
 def test_a_good_start_has_no_exit() -> None:
     assert "exit" not in event_fields(report("progress", gr.Exit("normal"), "started"))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import itertools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -100,5 +102,5 @@ def links(page: Path) -> set[str]:
 def anchors(page: Path) -> set[str]:
     """The anchors of its headings, as GitHub makes them."""
     tokens = _tokens(page)
-    titles = [after.content for token, after in zip(tokens, tokens[1:], strict=False) if token.type == "heading_open"]
+    titles = [after.content for token, after in itertools.pairwise(tokens) if token.type == "heading_open"]
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}

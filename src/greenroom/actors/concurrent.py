@@ -70,9 +70,12 @@ class ConcurrentHandlers:
         self._held = 0
 
     def take(self, gate: Gate, envelope: Envelope) -> None:
-        """Start the handler, or put its message aside until one of its places is free."""
+        """Start the handler, or put its message aside until one of its places is free.
+
+        Or for the next incarnation: a failure in the nursery closes it, and may do so before the message loop is cancelled.
+        """
         self._taken += 1
-        if gate.running < gate.handler.concurrency:
+        if gate.running < gate.handler.concurrency and not self._life.nursery.closed:
             self._start(gate, self._taken, envelope)
         else:
             gate.deferred.append((self._taken, envelope))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
@@ -158,8 +159,7 @@ class Context:
                 queued = True
                 self._life.mailbox.put_notice(Notice(message, deliverable))
             if period is not None:
-                missed = max(0, int((loop.now() - timer.deadline) // period))
-                timer.deadline += period * (missed + 1)
+                timer.deadline = _next_moment(timer.deadline, period, loop.now())
                 timer.callback = due
                 self._life.services.timers.arm(timer)
 
@@ -215,6 +215,13 @@ class Context:
         self._watching = None
         stashed, self._stash = self._stash, None
         return list(stashed or ())
+
+
+def _next_moment(last: float, period: float, now: float) -> float:
+    """The first moment after `now` that is whole periods from `last`; the next there is, when a period is too short to tell."""
+    missed = max(0.0, (now - last) // period)
+    moment = last + period * (missed + 1)
+    return moment if now < moment < math.inf else math.nextafter(now, math.inf)
 
 
 def _check_tick(seconds: float, message: object, what: str) -> None:

@@ -251,6 +251,8 @@ class ActorLife:
         polite = self._polite and started
         if self.body.must_finish or (polite and self.body.has_on_stop):
             verdict = await self._finish(verdict, polite)
+        if self._cancelled_at is not None and verdict.exit.clean:
+            verdict = Verdict(Exit("killed"), verdict.fatal)  # it has ended, but only after it was cancelled
         self._end(verdict)
 
     async def _guarded(self, work: Coroutine[Any, Any, Exit]) -> Exit | Verdict | None:

@@ -95,14 +95,15 @@ def event_fields(event: gr.Event) -> dict[str, object]:
 def _report_fields(report: gr.SupervisorReport) -> dict[str, object]:
     offender = report.offender
     exit = report.exit if report.context != "progress" else None
+    # the reason of a crash is mostly the crash itself, which follows
+    told = () if exit is None else (str(exit), None if exit.cause is None else text_of(exit.cause))
     return {
         "event": report.context,
         "supervisor": report.path,
         "child": offender.path,
         "incarnation": offender.incarnation,
         "restart": offender.restart,
-        # the reason of a crash is mostly the crash itself, which follows
-        "reason": report.reason if exit is None or report.reason != str(exit) else None,
+        "reason": report.reason if report.reason not in told else None,
         **(_exit_fields(exit) if exit is not None else {}),
     }
 

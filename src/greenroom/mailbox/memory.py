@@ -9,6 +9,7 @@ are. And `attention` is the one flag that the receiver looks at between messages
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -69,6 +70,12 @@ class MailboxStatistics:
 def message_type(message: object) -> str:
     """A message's type by its short name, for errors and reports (which never show contents)."""
     return type(message).__qualname__.rpartition("<locals>.")[2]
+
+
+def _forsake(reply: Slot | None) -> None:
+    """Nobody will await this reply: what is in it, or will be, is not for asyncio to complain about."""
+    if isinstance(reply, asyncio.Future) and not reply.cancel() and not reply.cancelled():
+        reply.exception()
 
 
 class MemoryMailbox:
@@ -143,6 +150,7 @@ class MemoryMailbox:
                 self.waiting.remove(entry)
             else:  # a native asyncio cancellation may come when room was given already
                 self.take_back(envelope)
+                _forsake(envelope[2])
             raise
 
     def take_back(self, envelope: Envelope) -> None:

@@ -49,6 +49,7 @@ class ClaimAddress(AddressWrite["Claimed"]):
         capacity: messages (int > 0) that may wait; None is unbounded. Replaces what an earlier owner said.
     """
 
+    address: str = field(validator=validators.min_len(1))
     kind: AddressKind
     execution_id: str
     capacity: int | None = field(default=None, validator=validators.optional(validators.ge(1)))

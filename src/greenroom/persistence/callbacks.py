@@ -10,6 +10,7 @@ from typing import Final
 
 from attrs import field, frozen
 
+from greenroom.persistence.clock import aware
 from greenroom.persistence.content import Payload, fits_inline
 from greenroom.persistence.states import Moves
 from greenroom.persistence.transitions import OwnerWrite, Query, Row, Transition
@@ -55,7 +56,7 @@ class CreateCallback(OwnerWrite["CallbackMoved"]):
 
     token_digest: str
     name: str
-    expires_at: datetime | None = None
+    expires_at: datetime | None = field(default=None, validator=aware)
 
     @property
     def locks(self) -> tuple[Row, ...]:

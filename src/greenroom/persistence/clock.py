@@ -11,8 +11,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
-from attrs import frozen
+from attrs import Attribute, frozen
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -31,10 +32,16 @@ class StoreClock:
 
 
 def micros(instant: datetime) -> int:
-    """An aware instant as it is stored. Raises `ValueError` for a naive one: nobody knows when that is."""
-    if instant.tzinfo is None:
-        raise ValueError(f"{instant!r} has no time zone: give an aware datetime, for example datetime.now(UTC)")
+    """An aware instant as it is stored."""
     return (instant - _EPOCH) // _MICROSECOND
+
+
+def aware(_: object, attribute: Attribute[Any], value: object) -> None:
+    """An attrs validator for instants."""
+    if isinstance(value, datetime) and value.tzinfo is None:
+        raise ValueError(
+            f"{attribute.name}={value!r} has no time zone: give an aware datetime, for example datetime.now(UTC)"
+        )
 
 
 def instant(stored: int) -> datetime:

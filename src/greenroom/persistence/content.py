@@ -8,7 +8,7 @@ nothing is stored at all.
 from __future__ import annotations
 
 from hashlib import sha256
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from attrs import Attribute, frozen
 
@@ -50,7 +50,7 @@ def message_digest(type_name: str, data: bytes) -> str:
     return sha256(type_name.encode() + b"\n" + data).hexdigest()
 
 
-def fits_inline(_: object, attribute: Attribute[Payload | None], value: Payload | None) -> None:
+def fits_inline(_: object, attribute: Attribute[Any], value: object) -> None:
     """An attrs validator for payload fields."""
     if isinstance(value, bytes) and len(value) > INLINE_LIMIT:
         raise PayloadTooLarge(

@@ -7,6 +7,7 @@ from datetime import datetime
 from attrs import field, frozen, validators
 
 from greenroom.persistence.addresses import StateWrite
+from greenroom.persistence.clock import aware
 from greenroom.persistence.content import Payload, fits_inline
 from greenroom.persistence.messages import Disposition
 from greenroom.persistence.transitions import OwnerWrite, Refused, Row, T_co
@@ -56,7 +57,7 @@ class Outgoing:
     type: str
     body: Payload = field(validator=fits_inline)
     digest: str
-    deliver_at: datetime | None = None
+    deliver_at: datetime | None = field(default=None, validator=aware)
 
 
 def outgoing_id(sender: str, incoming_id: str, ordinal: int) -> str:
@@ -73,7 +74,7 @@ class SetTimer:
     type: str
     body: Payload = field(validator=fits_inline)
     digest: str
-    deliver_at: datetime
+    deliver_at: datetime = field(validator=aware)
 
 
 @frozen(kw_only=True)

@@ -79,11 +79,16 @@ class Inbox(Protocol):
 class Driver(Protocol):
     """One database, as the store thread uses it."""
 
-    name: str
-    """The database, for error texts, without passwords."""
-    durability: Durability
-    """Known once `open` has returned."""
-    inbox: Inbox
+    @property
+    def name(self) -> str:
+        """The database, for error texts, without passwords."""
+
+    @property
+    def durability(self) -> Durability:
+        """What a commit promises. Known once `open` has returned."""
+
+    @property
+    def inbox(self) -> Inbox: ...
 
     def run(self, main: Coroutine[Any, Any, None]) -> None:
         """Run the store thread's coroutine to its end, in the calling thread."""

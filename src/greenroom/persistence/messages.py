@@ -8,6 +8,7 @@ from typing import Final
 
 from attrs import field, frozen, validators
 
+from greenroom.persistence.clock import aware
 from greenroom.persistence.content import Payload, fits_inline
 from greenroom.persistence.states import Moves
 from greenroom.persistence.transitions import AddressWrite, Query, Row, Transition
@@ -39,7 +40,6 @@ class MessageEvent(Enum):
 
 MESSAGE_MOVES: Final[Moves[MessageStatus, MessageEvent]] = {
     (MessageStatus.DELAYED, MessageEvent.COME_DUE): MessageStatus.QUEUED,
-    (MessageStatus.DELAYED, MessageEvent.DROP): MessageStatus.DROPPED,  # a timer that was cancelled or set anew
     (MessageStatus.QUEUED, MessageEvent.FINISH): MessageStatus.HANDLED,
     (MessageStatus.QUEUED, MessageEvent.BURY): MessageStatus.DEAD,
     (MessageStatus.DEAD, MessageEvent.REQUEUE): MessageStatus.QUEUED,
@@ -80,7 +80,7 @@ class AcceptMessage(Transition["Receipt"]):
     body: Payload = field(validator=fits_inline)
     digest: str
     sender: str | None = None
-    deliver_at: datetime | None = None
+    deliver_at: datetime | None = field(default=None, validator=aware)
 
     @property
     def locks(self) -> tuple[Row, ...]:

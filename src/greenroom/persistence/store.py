@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, Final, Protocol, TypeVar
-from urllib.parse import parse_qsl, urlsplit
 
-from attrs import field, frozen
-
-from greenroom.errors import BadStoreUrl
 from greenroom.mailbox.parking import EventLoop, current_loop
 from greenroom.persistence.clock import StoreClock, system_clock
 from greenroom.persistence.committer import Committer
 from greenroom.persistence.driver import Driver, Durability, Hold, Renewer
 from greenroom.persistence.transitions import Query, Refused, Transition
+from greenroom.persistence.urls import parse_url
 from greenroom.persistence.wakeups import Subscription
 
 T = TypeVar("T")
@@ -35,46 +32,6 @@ class Store(Protocol):
     def wakeups(self) -> Subscription: ...
     def renewer(self) -> Renewer: ...
     def hold(self, execution_id: str) -> Hold | None: ...
-
-
-@frozen
-class StoreUrl:
-    """A store's URL, taken apart."""
-
-    text: str
-    scheme: str
-    path: str
-    """`:memory:`, or where the file is."""
-    options: dict[str, str] = field(factory=dict)
-
-
-def parse_url(url: str) -> StoreUrl:
-    """Take a store's URL apart. Three slashes begin a relative path, four an absolute one.
-
-    Raises:
-        BadStoreUrl: it names no database that Greenroom knows.
-    """
-    parts = urlsplit(url)
-    options: dict[str, str] = {}
-    for name, value in parse_qsl(parts.query, keep_blank_values=True):
-        if name in options:
-            raise BadStoreUrl(url, f"the option {name!r} is there twice")
-        options[name] = value
-    if parts.scheme == "sqlite":
-        if parts.fragment:
-            raise BadStoreUrl(url, "it has a fragment (#...); write %23 for that sign in a path")
-        if parts.netloc == ":memory:" and not parts.path:
-            return StoreUrl(url, "sqlite", ":memory:", options)
-        if parts.netloc or len(parts.path) < 2:
-            raise BadStoreUrl(url, "an sqlite URL has three slashes and a path, or is sqlite://:memory:")
-        return StoreUrl(url, "sqlite", unquoted(parts.path[1:]), options)
-    raise BadStoreUrl(url, f"there is no store of the kind {parts.scheme!r}")
-
-
-def unquoted(path: str) -> str:
-    from urllib.parse import unquote
-
-    return unquote(path)
 
 
 def make_driver(url: str, *, clock: StoreClock | None = None, bound: float = BOUND, **options: Any) -> Driver:

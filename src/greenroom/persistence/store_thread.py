@@ -240,6 +240,8 @@ class StoreThread:
 
     def _fail_statement(self, entry: Pending, error: StatementFailed) -> None:
         cause = error.__cause__ or error
-        failure = TransitionFailed(type(entry.request).__name__, entry.transition_id, f"{type(cause).__name__}: {cause}")
+        failure = TransitionFailed(
+            type(entry.request).__name__, entry.transition_id, f"{type(cause).__name__}: {cause}"
+        )
         failure.__cause__ = cause
         self._tell(partial(self._receiver.outcomes, [Outcome(entry, None, failure)], frozenset()))

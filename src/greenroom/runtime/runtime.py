@@ -17,7 +17,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from greenroom.actors import Event, Exit, Ref, Settings, current_actor
-from greenroom.errors import BadSpec, Misuse, RuntimeNotRunning, WouldDeadlock
+from greenroom.errors import BadSpec, Misuse, NoSuchActor, RuntimeNotRunning, WouldDeadlock
 from greenroom.mailbox import (
     Broadcast,
     DeadLetter,
@@ -34,7 +34,7 @@ from greenroom.runtime.shutdown import ShutdownReport, Stage
 from greenroom.runtime.signals import Signals
 from greenroom.runtime.snapshot import TreeNode
 from greenroom.runtime.watchdog import LoopBlocked, Watchdog
-from greenroom.supervisors import SupervisorSpec
+from greenroom.supervisors import SupervisorSpec, specifies
 
 
 class Runtime:
@@ -97,8 +97,13 @@ class Runtime:
     # ------------------------------------------------------------------------------------------------- what users call
 
     def ref(self, path: str) -> Ref:
-        """The address of an actor or supervisor. Raises `NoSuchActor`, naming near misses."""
-        return self._running("runtime.ref").services.directory.find(path)
+        """The address of an actor or supervisor. Raises `NoSuchActor`, naming near misses, or why it may not be there just now."""
+        try:
+            return self._running("runtime.ref").services.directory.find(path)
+        except NoSuchActor as error:
+            if not specifies(self._spec, path):
+                raise
+            raise NoSuchActor(path, error.near, specified=True) from None
 
     def tree(self) -> TreeNode:
         """The whole tree as it is now, frozen: states, incarnations, mailboxes, messages in hand (types only)."""
@@ -278,9 +283,11 @@ class Runtime:
 
         Args:
             left: what the body was left by, our own cancellation of it excepted.
-            met: a cancellation of the host.
+            met: a cancellation of the host, or a Ctrl-C, that came while the block waited.
         """
         own = left if not isinstance(left, root.services.loop.cancelled) else None
+        if own is None and isinstance(met, KeyboardInterrupt):
+            own = met
         failure = root.failure() if root.started else None
         if root.fatal is not None and not isinstance(own, (KeyboardInterrupt, SystemExit)):
             if own is not None:
@@ -303,7 +310,7 @@ class Runtime:
                 # Once it has come, the shield holds against the host's scopes; a native asyncio cancellation pierces it.
                 with anyio.CancelScope(shield=met is not None):
                     await root.until(reached)
-            except root.services.loop.cancelled as error:
+            except (root.services.loop.cancelled, KeyboardInterrupt) as error:  # trio raises Ctrl-C in the main task
                 if met is not None or not root.shutdown.begun:
                     root.request_stop("the host was cancelled")
                 met = error
@@ -326,13 +333,14 @@ class Runtime:
         if self._watchdog is not None:
             self._watchdog.unwatch()
         self._guards.close()
-        self._from_thread.close()
         self._group.cancel_scope.cancel()
         try:
             await self._group.__aexit__(None, None, None)
         except root.services.loop.cancelled as error:
             return error
         finally:
+            # After the group: what a thread has asked for may be done, and on its way to it.
+            self._from_thread.close()
             self._events.close()
             self._dead_letters.close()
         return None

@@ -18,6 +18,7 @@ from greenroom.supervisors.specs import (
     Spec,
     Supervisor,
     SupervisorSpec,
+    specifies,
 )
 from greenroom.supervisors.supervisor import SupervisorLife
 
@@ -38,4 +39,5 @@ __all__ = [
     "SupervisorLife",
     "SupervisorReport",
     "SupervisorSpec",
+    "specifies",
 ]

@@ -324,3 +324,12 @@ class PartitionSupervisor(SupervisorSpec):
 
 
 Spec: TypeAlias = Child | Parallel | Supervisor | DynamicSupervisor | PartitionSupervisor
+
+
+def specifies(spec: Child | SupervisorSpec, path: str) -> bool:
+    """Has this tree a place of that path, by its specification?"""
+    name, _, rest = path.partition("/")
+    if name != spec.name or not rest:
+        return name == spec.name
+    groups = spec.groups() if isinstance(spec, SupervisorSpec) else ()
+    return any(specifies(child, rest) for group in groups for child in group)

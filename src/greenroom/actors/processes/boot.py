@@ -29,7 +29,11 @@ def boot(control: int, lifeline: int, parent: int) -> None:
     """Import what the parent would import from the same places, and go to work."""
     import json
 
-    told = json.loads(read(control, int.from_bytes(read(control, 4), "big")).decode("utf-8", "surrogatepass"))
+    try:
+        order = read(control, int.from_bytes(read(control, 4), "big"))
+    except EOFError:
+        return  # whoever stopped it so early knows; a traceback on the terminal would only frighten
+    told = json.loads(order.decode("utf-8", "surrogatepass"))
     sys.path[:] = told["path"]
     sys.argv[:] = told["argv"]
     from greenroom.actors.processes.worker import main

@@ -103,6 +103,7 @@ def _reference(factory: Callable[..., Any]) -> str:
         raise ValueError(
             f"{qualname} is defined inside a function, where a process of its own cannot find it: move it to module level"
         )
+    home = module
     if module in _MAINS:
         module = "__main__"
         if main_program() is None:
@@ -112,7 +113,8 @@ def _reference(factory: Callable[..., Any]) -> str:
             )
     reference = f"{module}:{qualname}"
     try:
-        found = located(reference)
+        # In a worker that is just running the main program's code, that is under its other name only.
+        found = located(f"{home}:{qualname}")
     except LookupError as error:
         raise ValueError(f"a process of its own could not find {qualname}: {error}") from None
     if found is not factory and found != factory:

@@ -16,12 +16,12 @@ CREATE TABLE batches (
     transition_ids text[] NOT NULL,
     answers bytea,
     kind text,
+    addresses text[],
     keys text[],
     verdicts text[],
     numbers bigint[],
     CHECK ((answers IS NULL) = (kind IS NOT NULL)),
-    CHECK ((kind IS NULL) = (verdicts IS NULL)),
-    CHECK ((kind IS NULL) = (numbers IS NULL))
+    CHECK ((kind IS NULL) = (verdicts IS NULL))
 );
 
 CREATE INDEX batches_by_age ON batches (at);
@@ -83,7 +83,7 @@ CREATE TABLE addresses (
 
 CREATE INDEX addresses_due ON addresses (due_at) WHERE due_at IS NOT NULL;
 CREATE INDEX addresses_by_owner ON addresses (owner) WHERE owner IS NOT NULL;
-CREATE INDEX addresses_parked ON addresses (parked, address) WHERE parked IS NOT NULL;
+CREATE INDEX addresses_parked ON addresses (parked) WHERE parked IS NOT NULL;
 CREATE INDEX addresses_content ON addresses (state_content) WHERE state_content IS NOT NULL;
 
 CREATE TABLE messages (
@@ -112,8 +112,8 @@ CREATE TABLE messages (
     reason text,
     PRIMARY KEY (address, seq),
     CHECK (seq <> 0),
-    CHECK (seq > 0 OR status IN ('delayed', 'dropped')),
-    CHECK (status <> 'delayed' OR (seq < 0 AND deliver_at IS NOT NULL)),
+    CHECK ((status = 'delayed') = (seq < 0)),
+    CHECK (status <> 'delayed' OR deliver_at IS NOT NULL),
     CHECK ((status IN ('delayed', 'queued')) = (settled_at IS NULL)),
     CHECK ((body IS NULL) <> (body_content IS NULL)),
     CHECK ((body_content IS NULL) = (body_size IS NULL)),
@@ -135,8 +135,7 @@ CREATE INDEX messages_error_content ON messages (error_content) WHERE error_cont
 
 CREATE TRIGGER messages_moves BEFORE UPDATE OF status ON messages FOR EACH ROW
 WHEN (NOT (OLD.status = NEW.status OR (OLD.status, NEW.status) IN (
-    ('delayed', 'queued'), ('delayed', 'dropped'), ('queued', 'handled'), ('queued', 'dead'),
-    ('dead', 'queued'), ('dead', 'dropped')
+    ('delayed', 'queued'), ('queued', 'handled'), ('queued', 'dead'), ('dead', 'queued'), ('dead', 'dropped')
 )))
 EXECUTE FUNCTION greenroom_no_such_move();
 

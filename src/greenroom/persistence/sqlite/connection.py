@@ -13,7 +13,7 @@ from greenroom.errors import BadStoreUrl, StoreMismatch
 from greenroom.persistence.clock import StoreClock
 from greenroom.persistence.driver import Durability, NotReached
 from greenroom.persistence.schema.migrations import Newer, SchemaState, missing, sql_of, statements
-from greenroom.persistence.store import StoreUrl
+from greenroom.persistence.urls import StoreUrl
 
 OLDEST: Final = (3, 38, 0)
 """The first SQLite with everything that is used here."""
@@ -75,7 +75,9 @@ def connect(url: StoreUrl, clock: StoreClock, *, patience: float, factory: Conne
     """
     if sqlite3.sqlite_version_info < OLDEST:
         needed = ".".join(map(str, OLDEST))
-        raise StoreMismatch(url.text, f"it needs SQLite {needed} or later, and this Python has {sqlite3.sqlite_version}")
+        raise StoreMismatch(
+            url.text, f"it needs SQLite {needed} or later, and this Python has {sqlite3.sqlite_version}"
+        )
     try:
         connection = factory(url.path, timeout=patience, isolation_level=None, cached_statements=256)
     except sqlite3.Error as error:
@@ -98,12 +100,16 @@ def prepare(connection: sqlite3.Connection, url: StoreUrl, clock: StoreClock, pa
         refuse_foreign(connection, url)
         journal = become_wal(connection, patience)
         if journal != "wal":
-            raise StoreMismatch(url.text, f"its journal mode is {journal!r} and cannot be made 'wal' (a network file system?)")
+            raise StoreMismatch(
+                url.text, f"its journal mode is {journal!r} and cannot be made 'wal' (a network file system?)"
+            )
     wanted = _SYNCHRONOUS[durability_of(url)]
     connection.execute(f"PRAGMA synchronous = {wanted}")
     got = pragma(connection, "synchronous")
     if got < wanted:
-        raise StoreMismatch(url.text, f"it is at synchronous={got}, which does not keep what was acknowledged; asked for {wanted}")
+        raise StoreMismatch(
+            url.text, f"it is at synchronous={got}, which does not keep what was acknowledged; asked for {wanted}"
+        )
     if sys.platform == "darwin":  # fsync alone leaves the bytes in the disk's cache there
         connection.execute("PRAGMA fullfsync = 1")
         connection.execute("PRAGMA checkpoint_fullfsync = 1")

@@ -41,9 +41,7 @@ UPDATE_DEAD = (
     "WHERE address = ? AND seq = ?"
 )
 # The timer that waits under a key.
-UPDATE_TIMER_DROPPED = (
-    "UPDATE messages SET status = 'dropped', settled_at = ? WHERE timer = ? AND address = ? AND status = 'delayed'"
-)
+DELETE_TIMER = "DELETE FROM messages WHERE timer = ? AND address = ? AND status = 'delayed'"
 
 
 def begin(unit: Unit, item: BeginDelivery) -> Delivery | DeadLettered | Refused:
@@ -55,7 +53,9 @@ def begin(unit: Unit, item: BeginDelivery) -> Delivery | DeadLettered | Refused:
 
 def _begin(unit: Unit, row: AddressRow, seq: int, max_deliveries: int) -> Delivery | DeadLettered | Refused:
     if row.held:
-        return Refused(RefusalReason.HELD_BACK, f"{row.held} messages of {row.address!r} wait for room at their recipients")
+        return Refused(
+            RefusalReason.HELD_BACK, f"{row.held} messages of {row.address!r} wait for room at their recipients"
+        )
     found = _in_mailbox(unit, row, seq)
     if isinstance(found, Refused):
         return found
@@ -149,13 +149,11 @@ def finish(unit: Unit, item: FinishDelivery) -> Handled | Refused:
 
 
 def _set_timer(unit: Unit, row: AddressRow, timer: SetTimer | CancelTimer) -> None:
-    row.delayed -= unit.execute(UPDATE_TIMER_DROPPED, (unit.now, timer.key, row.address)).rowcount
+    row.delayed -= unit.execute(DELETE_TIMER, (timer.key, row.address)).rowcount
     if not isinstance(timer, SetTimer):
         return
     moment = micros(timer.deliver_at)
-    seq = insert(
-        unit, row, timer.message_id, timer.digest, timer.type, timer.body, row.address, timer.key, moment
-    )
+    seq = insert(unit, row, timer.message_id, timer.digest, timer.type, timer.body, row.address, timer.key, moment)
     if seq is None:
         unit.observe(
             ObservationKind.CONFLICT,
@@ -190,5 +188,3 @@ def _send(unit: Unit, row: AddressRow, item: FinishDelivery) -> tuple[Dispositio
             hold(unit, row, message)
         dispositions.append(Disposition.HELD if receipt is None else receipt.disposition)
     return tuple(dispositions)
-
-

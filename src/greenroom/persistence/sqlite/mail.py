@@ -13,7 +13,6 @@ DELAYED: Final = MessageStatus.DELAYED.value
 QUEUED: Final = MessageStatus.QUEUED.value
 HANDLED: Final = MessageStatus.HANDLED.value
 DEAD: Final = MessageStatus.DEAD.value
-DROPPED: Final = MessageStatus.DROPPED.value
 
 AHEAD: Final = 1024
 """Rows that one settling looks at, at most: what is left is caught up with by the next."""
@@ -29,7 +28,7 @@ SELECT_IDENTITY = "SELECT seq, digest FROM messages WHERE message_id = ? AND add
 # What lies behind the handled part of a mailbox.
 SELECT_AHEAD = "SELECT seq, status FROM messages WHERE address = ? AND seq > ? ORDER BY seq LIMIT ?"
 # When the first delayed message of an address is due.
-SELECT_NEXT_DUE = "SELECT min(deliver_at) FROM messages WHERE address = ? AND seq < 0 AND status = 'delayed'"
+SELECT_NEXT_DUE = "SELECT min(deliver_at) FROM messages WHERE address = ? AND seq < 0"
 
 
 def receive(
@@ -160,9 +159,9 @@ def settle(unit: Unit, row: AddressRow, seq: int) -> bool:
 
 def may_be_due(unit: Unit, row: AddressRow, moment: int | None) -> None:
     """Something of the address is due at a moment: somebody should claim it then, if nobody owns it."""
-    if moment is not None and row.owner is None and row.parked is None and row.closed_at is None:
-        if row.due_at is None or moment < row.due_at:
-            row.due_at = moment
+    claimable = row.owner is None and row.parked is None and row.closed_at is None
+    if claimable and moment is not None and (row.due_at is None or moment < row.due_at):
+        row.due_at = moment
 
 
 def settle_due(unit: Unit, row: AddressRow) -> None:

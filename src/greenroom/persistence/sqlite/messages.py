@@ -13,8 +13,8 @@ from greenroom.persistence.messages import (
     MessageStatus,
     Receipt,
     RequeueDead,
-    SettleDead,
     Settled,
+    SettleDead,
 )
 from greenroom.persistence.sqlite.mail import DEAD, may_be_due, next_due, receive, settle_due
 from greenroom.persistence.sqlite.unit import AddressRow, Unit
@@ -22,8 +22,7 @@ from greenroom.persistence.transitions import RefusalReason, Refused
 
 # Delayed messages whose time has come, the longest due first, and in the order of their acceptance.
 SELECT_DUE = (
-    "SELECT seq FROM messages WHERE address = ? AND seq < 0 AND status = 'delayed' AND deliver_at <= ? "
-    "ORDER BY deliver_at, seq DESC LIMIT ?"
+    "SELECT seq FROM messages WHERE address = ? AND seq < 0 AND deliver_at <= ? ORDER BY deliver_at, seq DESC LIMIT ?"
 )
 # A delayed message takes its place.
 UPDATE_ADMITTED = "UPDATE messages SET seq = ?, status = 'queued' WHERE address = ? AND seq = ?"
@@ -82,7 +81,9 @@ def _dead(unit: Unit, item: SettleDead, event: MessageEvent) -> tuple[AddressRow
         return Refused(RefusalReason.UNKNOWN_MESSAGE, f"{item.address!r} has no message {item.message_id!r} on record")
     seq, status, timer = found
     if status != DEAD or (MessageStatus.DEAD, event) not in MESSAGE_MOVES:
-        return Refused(RefusalReason.NOT_PENDING, f"the message {item.message_id!r} of {item.address!r} is no dead letter")
+        return Refused(
+            RefusalReason.NOT_PENDING, f"the message {item.message_id!r} of {item.address!r} is no dead letter"
+        )
     return row, seq, timer
 
 

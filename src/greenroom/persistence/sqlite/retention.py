@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from greenroom.persistence.retention import Prunable, Prune, Pruned
-from greenroom.persistence.sqlite.liveness import LockFiles
 from greenroom.persistence.sqlite.mail import DEAD, HANDLED, QUEUED
 from greenroom.persistence.sqlite.unit import Unit
 
@@ -51,16 +50,16 @@ SELECT_TOO_MANY = (
 )
 # The next addresses, with how far their messages are handled.
 SELECT_ADDRESSES = "SELECT address, handled_seq FROM addresses WHERE address > ? ORDER BY address LIMIT ?"
-# Messages of an address that may be old, in order; those that were delayed and dropped come first.
+# Settled messages of an address, in order.
 SELECT_SETTLED = (
     "SELECT seq, status, coalesce(settled_at, delivered_at, accepted_at) FROM messages "
-    "WHERE address = ? AND seq <= ? AND status <> 'delayed' ORDER BY seq LIMIT ?"
+    "WHERE address = ? AND seq > 0 AND seq <= ? ORDER BY seq"
 )
 # One message.
 DELETE_MESSAGE = "DELETE FROM messages WHERE address = ? AND seq = ?"
 
 
-def prune(unit: Unit, item: Prune, locks: LockFiles | None) -> Pruned:
+def prune(unit: Unit, item: Prune) -> Pruned:
     before = unit.now - round(item.age.total_seconds() * 1e6)
     if item.kind is Prunable.MESSAGES:
         return _prune_messages(unit, item, before)
@@ -71,30 +70,41 @@ def prune(unit: Unit, item: Prune, locks: LockFiles | None) -> Pruned:
     if not item.dry_run:
         for key in keys:
             unit.execute(DELETE[item.kind], (key,))
-            if item.kind is Prunable.EXECUTIONS and locks is not None:
-                locks.forget(key)
+            if item.kind is Prunable.EXECUTIONS and unit.locks is not None:
+                unit.locks.forget(key)
     return Pruned(len(keys), "" if len(keys) >= item.limit and not item.dry_run else None)
 
 
 def _prune_messages(unit: Unit, item: Prune, before: int) -> Pruned:
-    """Go on from an address for as long as the limit reaches. A row at its address's front that is too young ends it there:
-    those behind it are younger. Dead letters are passed over, they wait for an operator."""
+    """Go on from an address for as far as the limit reaches."""
     count = 0
     after = item.after
     addresses = unit.execute(SELECT_ADDRESSES, (after, ADDRESSES)).fetchall()
     for address, handled_seq in addresses:
-        last = None
-        for seq, status, age in unit.execute(SELECT_SETTLED, (address, handled_seq, item.limit - count)).fetchall():
-            last = seq
-            if status == DEAD:
-                continue
-            if age >= before and status in (QUEUED, HANDLED):
-                break
-            if age < before:
-                count += 1
-                if not item.dry_run:
-                    unit.execute(DELETE_MESSAGE, (address, seq))
-        if count >= item.limit and last is not None:
+        old = _old_messages(unit, address, handled_seq, before, item.limit - count)
+        count += len(old)
+        if not item.dry_run:
+            for seq in old:
+                unit.execute(DELETE_MESSAGE, (address, seq))
+        if count >= item.limit:
             return Pruned(count, None if item.dry_run else after)
         after = address
     return Pruned(count, after if len(addresses) == ADDRESSES else None)
+
+
+def _old_messages(unit: Unit, address: str, handled_seq: int, before: int, limit: int) -> list[int]:
+    """Places of handled and dropped messages at an address's front. Dead letters are passed over: they wait for an operator.
+
+    The first handled one that is too young ends it: those behind it are younger.
+    """
+    old: list[int] = []
+    for seq, status, age in unit.execute(SELECT_SETTLED, (address, handled_seq)):
+        if status == DEAD:
+            continue
+        if age < before:
+            old.append(seq)
+            if len(old) == limit:
+                break
+        elif status in (QUEUED, HANDLED):
+            break
+    return old

@@ -30,10 +30,9 @@ COUNTERS: Final = (
     "held",
     "last_ordinal",
 )
-OWNERSHIP: Final = ("kind", "generation", "owner", "capacity", "parked", "parked_detail", "closed_at")
+OWNERSHIP: Final = ("kind", "generation", "owner", "capacity", "parked", "parked_detail", "closed_at", "due_at")
 STATE: Final = ("state", "state_content", "state_size", "state_type", "state_version")
-DUE: Final = ("due_at",)
-COLUMNS: Final = (*COUNTERS, *OWNERSHIP, *STATE, *DUE)
+COLUMNS: Final = (*COUNTERS, *OWNERSHIP, *STATE)
 
 # One address, to be decided about.
 SELECT_ADDRESS = f"SELECT {', '.join(COLUMNS)} FROM addresses WHERE address = ?"
@@ -42,7 +41,7 @@ INSERT_ADDRESS = f"INSERT INTO addresses (address, {', '.join(COLUMNS)}) VALUES 
 # Groups of columns that change together; what did not change is not written, nor are its indexes.
 UPDATES: Final = tuple(
     (columns, f"UPDATE addresses SET {', '.join(f'{name} = ?' for name in columns)} WHERE address = ?")
-    for columns in (COUNTERS, OWNERSHIP, STATE, DUE)
+    for columns in (COUNTERS, OWNERSHIP, STATE)
 )
 # One execution, to see whether it may write.
 SELECT_EXECUTION = "SELECT state, lease_until, boot_id, locked FROM executions WHERE execution_id = ?"
@@ -78,12 +77,12 @@ class AddressRow:
     parked: str | None
     parked_detail: str | None
     closed_at: int | None
+    due_at: int | None
     state: bytes | None
     state_content: str | None
     state_size: int | None
     state_type: str | None
     state_version: int | None
-    due_at: int | None
 
     def __init__(self, address: str, values: tuple[Any, ...], *, new: bool) -> None:
         self.address, self.new, self.stored = address, new, values
@@ -104,12 +103,12 @@ class AddressRow:
             self.parked,
             self.parked_detail,
             self.closed_at,
+            self.due_at,
             self.state,
             self.state_content,
             self.state_size,
             self.state_type,
             self.state_version,
-            self.due_at,
         ) = values
 
     def values(self) -> tuple[Any, ...]:
@@ -130,12 +129,12 @@ class AddressRow:
             self.parked,
             self.parked_detail,
             self.closed_at,
+            self.due_at,
             self.state,
             self.state_content,
             self.state_size,
             self.state_type,
             self.state_version,
-            self.due_at,
         )
 
 
@@ -175,7 +174,8 @@ class Unit:
         self.boot = clock.boot()
         self.woken: set[str] = set()
         """Addresses that have something new to do when this is committed."""
-        self._locks = locks
+        self.locks = locks
+        """Proofs of life; None where there are none."""
         self._addresses: dict[str, AddressRow | None] = {}
         self._executions: dict[str, ExecutionView | None] = {}
 
@@ -240,7 +240,7 @@ class Unit:
         view = self.execution(execution_id)
         if view is None or view.seconds_left <= 0:
             return 0.0
-        if view.locked and self._locks is not None and self._locks.prove_dead(execution_id):
+        if view.locked and self.locks is not None and self.locks.prove_dead(execution_id):
             return 0.0
         return view.seconds_left
 

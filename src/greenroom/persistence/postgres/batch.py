@@ -1,0 +1,170 @@
+"""One batch on one connection: a single call when it is of one hot kind, else a transaction of groups (R5, R6, R7)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final
+
+from greenroom.persistence.addresses import (
+    ClaimAddress,
+    CloseAddress,
+    ParkAddress,
+    ReleaseAddress,
+    UnparkAddress,
+)
+from greenroom.persistence.answers import encode_answers
+from greenroom.persistence.callbacks import AnswerCallback, CancelCallback, CreateCallback, ExpireCallback
+from greenroom.persistence.content import Content, PutContent
+from greenroom.persistence.deliveries import BeginDelivery, BuryMessage, FinishDelivery, UndoDelivery
+from greenroom.persistence.driver import Applied, StatementFailed
+from greenroom.persistence.executions import DrainExecution, EndExecution, RegisterExecution, ReleaseLost
+from greenroom.persistence.messages import AcceptMessage, AdmitDue, DropDead, RequeueDead
+from greenroom.persistence.outbox import BeginSend, FailSend, FinishSend, FlushHeld, RequeueSend
+from greenroom.persistence.packing import Group, locks_of, pack
+from greenroom.persistence.postgres import addresses, callbacks, deliveries, executions, messages, outbox, retention
+from greenroom.persistence.postgres.functions import NAMES
+from greenroom.persistence.postgres.hot import HOT, LEFT, Frame
+from greenroom.persistence.postgres.session import Connection
+from greenroom.persistence.postgres.unit import Unit
+from greenroom.persistence.retention import Prune
+from greenroom.persistence.transitions import Transition
+
+
+async def _put_content(unit: Unit, item: PutContent) -> Content:
+    return unit.put_content(item.data)
+
+
+APPLIERS: Final[dict[type[Transition[Any]], Callable[[Unit, Any], Awaitable[Any]]]] = {
+    AcceptMessage: messages.accept,
+    AdmitDue: messages.admit_due,
+    AnswerCallback: callbacks.answer,
+    BeginDelivery: deliveries.begin,
+    BeginSend: outbox.begin_send,
+    BuryMessage: deliveries.bury,
+    CancelCallback: callbacks.cancel,
+    ClaimAddress: addresses.claim,
+    CloseAddress: addresses.close,
+    CreateCallback: callbacks.create,
+    DrainExecution: executions.drain,
+    DropDead: messages.drop,
+    EndExecution: executions.end,
+    ExpireCallback: callbacks.expire,
+    FailSend: outbox.fail_send,
+    FinishDelivery: deliveries.finish,
+    FinishSend: outbox.finish_send,
+    FlushHeld: outbox.flush_held,
+    ParkAddress: addresses.park,
+    Prune: retention.prune,
+    PutContent: _put_content,
+    RegisterExecution: executions.register,
+    ReleaseAddress: addresses.release,
+    ReleaseLost: executions.release_lost,
+    RequeueDead: messages.requeue,
+    RequeueSend: outbox.requeue_send,
+    UndoDelivery: deliveries.undo,
+    UnparkAddress: addresses.unpark,
+}
+
+# All row locks of a batch, and the addresses that are decided about in Python.
+LOCK = f"SELECT * FROM {NAMES['lock']}($1, $2, $3, $4, $5, $6)"
+# A batch's own row: its answers, and the proof that it was committed. Other processes are told, when there is something for them.
+INSERT_BATCH = (
+    "WITH written AS (INSERT INTO batches (batch_id, at, transition_ids, answers) VALUES ($1, $2, $3, $4)) "
+    "SELECT pg_notify('greenroom.' || current_schema(), '') WHERE $5"
+)
+
+
+class Batch:
+    """A sealed batch on its way.
+
+    Args:
+        own: executions of this process.
+    """
+
+    def __init__(
+        self, connection: Connection, batch_id: str, items: Sequence[Transition[Any]], own: frozenset[str]
+    ) -> None:
+        self._connection = connection
+        self._batch_id = batch_id
+        self._items = items
+        self._own = own
+        self.at_commit = False
+        """The server may have begun to commit."""
+
+    async def apply(self) -> Applied:
+        """Apply it, durably. Whatever is raised leaves the connection to the caller, perhaps inside a transaction."""
+        groups = pack(self._items)
+        if len(groups) == 1 and (hot := HOT.get(groups[0].kind)) and all(map(hot.fits, self._items)):
+            self.at_commit = True
+            frame = Frame(batch_id=self._batch_id, own=list(self._own))
+            result = await hot.call(self._connection, frame, groups[0].items)
+            self.at_commit = False
+            if result is not None:
+                return Applied(result.answers, result.woken)
+        await self._connection.execute("BEGIN")
+        unit = await self._lock(groups)
+        answers: dict[int, Any] = {}
+        for group in groups:
+            await self._apply_group(unit, group, answers)
+        await unit.finish()
+        ordered = [answers[id(item)] for item in self._items]
+        await self._connection.execute(
+            INSERT_BATCH,
+            self._batch_id,
+            unit.now,
+            [item.transition_id for item in self._items],
+            encode_answers(self._items, ordered),
+            unit.news,
+        )
+        self.at_commit = True
+        tag = await self._connection.execute("COMMIT")
+        if tag != "COMMIT":
+            raise StatementFailed(f"COMMIT came to {tag}")
+        return Applied(ordered, frozenset(unit.woken))
+
+    async def _lock(self, groups: Sequence[Group]) -> Unit:
+        """Take all row locks, and what is decided about in Python in hand."""
+        rows: dict[str, list[str]] = {"executions": [], "addresses": [], "callbacks": []}
+        for row in locks_of(self._items):
+            rows[row.table].append(row.key)
+        claims = [item for item in self._items if isinstance(item, ClaimAddress)]
+        single = [item for group in groups for item in _one_by_one(group)]
+        load = [row.key for row in locks_of(single) if row.table == "addresses"]
+        records = await self._connection.fetch(
+            LOCK,
+            [item.address for item in claims],
+            [item.execution_id for item in claims],
+            rows["executions"],
+            rows["addresses"],
+            rows["callbacks"],
+            load,
+        )
+        unit = Unit(self._connection, records[0]["now"], self._own)
+        unit.take(load, (record for record in records if record["address"] is not None))
+        return unit
+
+    async def _apply_group(self, unit: Unit, group: Group, answers: dict[int, Any]) -> None:
+        single = _one_by_one(group)
+        if len(single) < len(group.items):
+            hot = HOT[group.kind]
+            items = [item for item in group.items if hot.fits(item)]
+            await unit.flush()
+            unit.drop(row.key for row in locks_of(items) if row.table == "addresses")
+            result = await hot.call(self._connection, Frame(now=unit.now, own=list(self._own)), items)
+            assert result is not None  # only a whole batch can be left as a whole
+            unit.woken |= result.woken
+            unit.news |= result.news
+            for item, answer in zip(items, result.answers, strict=True):
+                if answer is LEFT:
+                    single.append(item)
+                else:
+                    answers[id(item)] = answer
+        await unit.load(row.key for row in locks_of(single) if row.table == "addresses")
+        for item in single:
+            answers[id(item)] = await APPLIERS[group.kind](unit, item)
+
+
+def _one_by_one(group: Group) -> list[Transition[Any]]:
+    """The items of a group that no function is asked about."""
+    hot = HOT.get(group.kind)
+    return [item for item in group.items if hot is None or not hot.fits(item)]

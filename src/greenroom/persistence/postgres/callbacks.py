@@ -1,0 +1,118 @@
+"""How PostgreSQL applies the transitions of callbacks."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from greenroom.persistence.callbacks import (
+    CALLBACK_MOVES,
+    AnswerCallback,
+    AnswerDisposition,
+    CallbackAnswered,
+    CallbackEvent,
+    CallbackMoved,
+    CallbackStatus,
+    CallbackWrite,
+    CancelCallback,
+    CreateCallback,
+    ExpireCallback,
+)
+from greenroom.persistence.clock import maybe_micros
+from greenroom.persistence.observations import ObservationKind
+from greenroom.persistence.postgres.rows import columns_of
+from greenroom.persistence.postgres.unit import Unit
+from greenroom.persistence.transitions import RefusalReason, Refused
+
+OPEN: Final = CallbackStatus.OPEN.value
+
+# A new callback, unless the token is taken.
+INSERT_CALLBACK = (
+    "INSERT INTO callbacks (token_digest, address, name, created_at, expires_at, status) VALUES ($1, $2, $3, $4, $5, 'open') "
+    "ON CONFLICT (token_digest) DO NOTHING"
+)
+# One callback.
+SELECT_CALLBACK = "SELECT address, name, status, expires_at, answer_digest FROM callbacks WHERE token_digest = $1"
+# It has its answer.
+UPDATE_ANSWERED = (
+    "UPDATE callbacks SET status = 'answered', settled_at = $1, answer = $2, answer_content = $3, answer_size = $4, "
+    "answer_digest = $5 WHERE token_digest = $6"
+)
+# It gets none.
+UPDATE_CLOSED = "UPDATE callbacks SET status = $1, settled_at = $2 WHERE token_digest = $3"
+
+NO_TOKEN: Final = "the token opens nothing"
+
+
+async def create(unit: Unit, item: CreateCallback) -> CallbackMoved | Refused:
+    row = await unit.fenced(item)
+    if isinstance(row, Refused):
+        return row
+    inserted = await unit.change(
+        INSERT_CALLBACK, item.token_digest, item.address, item.name, unit.now, maybe_micros(item.expires_at)
+    )
+    if inserted == 0:
+        return Refused(RefusalReason.CONFLICT, "the token is taken: make another")
+    return CallbackMoved(CallbackStatus.OPEN)
+
+
+async def answer(unit: Unit, item: AnswerCallback) -> CallbackAnswered | Refused:
+    found = await unit.one(SELECT_CALLBACK, item.token_digest)
+    if found is None:
+        return Refused(RefusalReason.UNKNOWN_TOKEN, NO_TOKEN)
+    address, name, status, expires_at, digest = found
+    if status == OPEN and (expires_at is None or unit.now < expires_at):
+        await unit.change(UPDATE_ANSWERED, unit.now, *columns_of(item.answer), item.digest, item.token_digest)
+        unit.wake(address)
+        return CallbackAnswered(AnswerDisposition.ACCEPTED)
+    if status == OPEN:
+        await unit.change(UPDATE_CLOSED, CallbackStatus.EXPIRED.value, unit.now, item.token_digest)
+        unit.wake(address)
+    if status == CallbackStatus.ANSWERED.value:
+        same = digest == item.digest
+        kind = ObservationKind.DUPLICATE if same else ObservationKind.CONFLICT
+        disposition = AnswerDisposition.DUPLICATE if same else AnswerDisposition.CONFLICT
+        detail = "it was answered before" + ("" if same else ", with something else")
+    else:
+        kind, disposition = ObservationKind.LATE, AnswerDisposition.LATE
+        detail = "it was cancelled" if status == CallbackStatus.CANCELLED.value else "it had expired"
+    body = None if disposition is AnswerDisposition.DUPLICATE else item.answer
+    unit.observe(kind, "AnswerCallback", address, detail=f"the callback {name!r}: {detail}", body=body)
+    return CallbackAnswered(disposition)
+
+
+async def _moved(
+    unit: Unit, item: CallbackWrite, event: CallbackEvent
+) -> tuple[CallbackStatus, str, int | None] | Refused:
+    """The state that the event leads to, the callback's address and its end."""
+    found = await unit.one(SELECT_CALLBACK, item.token_digest)
+    if found is None:
+        return Refused(RefusalReason.UNKNOWN_TOKEN, NO_TOKEN)
+    address, name, status, expires_at, _ = found
+    if status == CallbackStatus.ANSWERED.value:
+        return Refused(RefusalReason.ALREADY_ANSWERED, f"the callback {name!r} has its answer")
+    following = CALLBACK_MOVES.get((CallbackStatus(status), event))
+    if following is None:
+        return Refused(RefusalReason.NOT_PENDING, f"the callback {name!r} is {status}")
+    return following, address, expires_at
+
+
+async def expire(unit: Unit, item: ExpireCallback) -> CallbackMoved | Refused:
+    found = await _moved(unit, item, CallbackEvent.EXPIRE)
+    if isinstance(found, Refused):
+        return found
+    following, address, expires_at = found
+    if expires_at is None or unit.now < expires_at:
+        seconds = None if expires_at is None else (expires_at - unit.now) / 1e6
+        return Refused(RefusalReason.NOT_PENDING, "the callback's time has not passed", seconds)
+    await unit.change(UPDATE_CLOSED, following.value, unit.now, item.token_digest)
+    unit.wake(address)
+    return CallbackMoved(following)
+
+
+async def cancel(unit: Unit, item: CancelCallback) -> CallbackMoved | Refused:
+    found = await _moved(unit, item, CallbackEvent.CANCEL)
+    if isinstance(found, Refused):
+        return found
+    following = found[0]
+    await unit.change(UPDATE_CLOSED, following.value, unit.now, item.token_digest)
+    return CallbackMoved(following)

