@@ -148,3 +148,24 @@ async def test_a_handlers_own_stack_is_named_where_the_actor_is_stuck() -> None:
         assert (stuck.path, stuck.message_type) == ("app/a", "Do")
         assert "await release.wait()" in stuck.stack
         release.set()
+
+
+@attrs.frozen
+class Shown(gr.Message[None]):
+    __loggable__ = True
+
+    order: int
+    note: str = ""
+
+
+async def test_p29_a_class_may_allow_its_repr_to_be_seen() -> None:
+    async with tree(gr.Child("a", Puppet)) as runtime:
+        with pytest.raises(gr.UnhandledMessage, match=r"no handler for Shown\(order=7, note='x'\)"):
+            await runtime.ref("app/a").ask(Shown(7, "x"))
+
+
+async def test_p29_a_long_repr_is_cut() -> None:
+    async with tree(gr.Child("a", Puppet)) as runtime:
+        with pytest.raises(gr.UnhandledMessage) as caught:
+            await runtime.ref("app/a").ask(Shown(7, "x" * 1_000))
+    assert len(caught.value.message_type) == 200

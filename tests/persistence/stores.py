@@ -17,7 +17,7 @@ from attrs import define, field
 from greenroom.persistence.addresses import AddressKind, ClaimAddress, Claimed, CloseAddress, ReleaseAddress, StateWrite
 from greenroom.persistence.clock import StoreClock
 from greenroom.persistence.committer import Committer
-from greenroom.persistence.content import message_digest
+from greenroom.persistence.content import Payload, message_digest
 from greenroom.persistence.deliveries import (
     BeginDelivery,
     BuryMessage,
@@ -221,8 +221,8 @@ class Owner:
         self,
         seq: int,
         *,
-        reply: bytes | None = None,
-        error: bytes | None = None,
+        reply: Payload | None = None,
+        error: Payload | None = None,
         state: StateWrite | None = None,
         outgoing: tuple[Outgoing, ...] = (),
         timers: tuple[SetTimer | CancelTimer, ...] = (),

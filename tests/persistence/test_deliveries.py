@@ -351,10 +351,10 @@ async def test_p18_timers_take_no_room(database: Database) -> None:
     async with database.open() as store:
         desk = await owner(store, capacity=1)
         await desk.send("m1")
-        await desk.handle(1, timers=(timer("tick", "t1", database.time.at(60)),))
+        await desk.handle(1, timers=(timer("tick", "t1", database.time.at(10)),))
         await desk.send("m2")
         assert (await record_of(store)).queued == 1
-        database.time.pass_time(61)
+        database.time.pass_time(11)
         await done(store, AdmitDue(address="desk"))
         assert await desk.waiting() == ["m2", "t1"]
         await desk.handle(2)

@@ -23,6 +23,9 @@ class Message(Generic[R_co]):
             n: int
 
     `await ref.ask(Add(1))` is then typed `int`. Messages are values: make them frozen.
+
+    Logs, errors and reports show a message's type, never its contents; a class whose repr may be seen says so with
+    `__loggable__ = True` in its body.
     """
 
     __slots__ = ()

@@ -68,8 +68,20 @@ class MailboxStatistics:
 
 
 def message_type(message: object) -> str:
-    """A message's type by its short name, for errors and reports (which never show contents)."""
-    return type(message).__qualname__.rpartition("<locals>.")[2]
+    """A message as errors and reports show it: its type by its short name; its repr where the class says `__loggable__ = True`."""
+    cls = type(message)
+    if getattr(cls, "__loggable__", False) is True:
+        try:
+            shown = repr(message)
+        except Exception:  # noqa: BLE001 - somebody's repr must not break the report that shows it
+            shown = ""
+        if shown:
+            return shown if len(shown) <= _LONGEST else f"{shown[: _LONGEST - 1]}…"
+    return cls.__qualname__.rpartition("<locals>.")[2]
+
+
+_LONGEST = 200
+"""Characters of a repr that a report shows."""
 
 
 def _forsake(reply: Slot | None) -> None:
