@@ -6,17 +6,32 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from tests.persistence.postgres.database import PostgresDatabase
+from tests.persistence.postgres.servers import fresh_schema, running_server
 from tests.persistence.stores import SqliteDatabase
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
+    from tests.persistence.postgres.servers import Server
     from tests.persistence.stores import Database
 
-STORES: Final = ("sqlite",)
+STORES: Final = ("sqlite", "postgres")
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Server]:
+    """One PostgreSQL server a test session."""
+    with running_server() as server:
+        yield server
 
 
 @pytest.fixture(params=STORES)
-def database(tmp_path: Path) -> Database:
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
     """An empty database with a steered clock."""
-    return SqliteDatabase(tmp_path / "store.db")
+    if request.param == "sqlite":
+        yield SqliteDatabase(tmp_path / "store.db")
+        return
+    with fresh_schema(request.getfixturevalue("postgres")) as url:
+        yield PostgresDatabase(url)

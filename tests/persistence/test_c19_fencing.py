@@ -198,6 +198,7 @@ async def test_c19_of_many_claims_and_writes_at_once_each_generation_accepts_onl
                 if isinstance(answer, Delivery):
                     accepted.append((mine.generation, answer.deliveries))
                 else:
+                    assert isinstance(answer, Refused)
                     assert answer.reason is RefusalReason.STALE_GENERATION
 
         async with anyio.create_task_group() as group:

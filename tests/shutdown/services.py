@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import signal
 import sys
 import threading
 import time
@@ -235,5 +236,7 @@ def embedded(loop: Loop, runtime: gr.Runtime, what: Callable[[], Awaitable[None]
 
 
 if __name__ == "__main__":
+    # A shell that starts the tests in its background has them, and us, ignore SIGINT.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     logging.basicConfig(level=logging.INFO, format="%(name)s %(message)s")
     raise SystemExit(service(sys.argv[1], sys.argv[2]))  # type: ignore[arg-type]

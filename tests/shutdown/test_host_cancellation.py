@@ -390,3 +390,42 @@ async def test_crashes_in_the_middle_of_a_cancellation_do_not_bring_a_child_back
             assert log.take() == ["die a"]
     assert runtime.report is not None
     assert runtime.report.failed == ("top/a",)
+
+
+@pytest.mark.backends("asyncio")
+@pytest.mark.filterwarnings(
+    "ignore:coroutine .* was never awaited:RuntimeWarning"
+)  # of tasks that never had a first step
+@pytest.mark.parametrize("seed", range(40))
+async def test_only_asyncio_native_cancels_of_whatever_task_do_not_keep_the_block_from_ending(seed: int) -> None:
+    choose = random.Random(seed)
+
+    class Mother(gr.Actor):
+        async def on_start(self) -> None:
+            self.context.nursery.start_soon(anyio.sleep_forever)
+
+        async def on_stop(self, exit: gr.Exit) -> None:
+            await anyio.sleep(0.1)
+
+    inner = gr.Supervisor("in", gr.Child("b", Mother), gr.Child("c", Mother), intensity=50)
+    runtime = gr.Runtime(gr.Supervisor("top", gr.Child("a", Mother), inner, intensity=50))
+
+    async def host() -> None:
+        async with runtime:
+            await anyio.sleep_forever()
+
+    task = asyncio.create_task(host())
+    for _ in range(20):
+        for _ in range(choose.randrange(4)):
+            await turn()
+        if choose.random() < 0.2:
+            await anyio.sleep(0.05)
+        others = sorted(asyncio.all_tasks() - {task, asyncio.current_task()}, key=lambda one: one.get_name())
+        if others:
+            choose.choice(others).cancel()
+    await anyio.sleep(1.0)
+    task.cancel()
+    await asyncio.wait([task])
+    await turn()
+    assert leftovers() == []
+    assert task.cancelled() or isinstance(task.exception(), (gr.TreeFailed, gr.StartFailed))

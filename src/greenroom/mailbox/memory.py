@@ -115,7 +115,8 @@ class MemoryMailbox:
         self._in_a_row = 0
         self.limit = 0
         self.parked: Slot | None = None
-        self._closed: ActorStopped | None = None
+        self._closed: str | None = None
+        """Why it is closed; None while it is open."""
         self._examine: Callable[[object], object] | None = None
         self._loop = loop
         self.thread = loop.thread
@@ -232,7 +233,7 @@ class MemoryMailbox:
         if reply is None:
             self._dead_letters.publish(message, self.path, sender.path if sender else None, DeadLetterReason.ENDED)
         elif not reply.done():
-            why = self._closed.why if self._closed else "it has ended"
+            why = self._closed or "it has ended"
             reply.set_exception(ActorStopped(self.path, message_type(message), why))
 
     def _update_limit(self) -> None:
@@ -320,7 +321,7 @@ class MemoryMailbox:
 
     def close(self, why: str) -> None:
         """The address has ended: what is queued, and what comes from now on, becomes dead letters; asks raise `ActorStopped`."""
-        self._closed = ActorStopped(self.path, why=why)
+        self._closed = why
         self.limit = _CLOSED
         for item in self.queue:
             if isinstance(item[0], Notice):

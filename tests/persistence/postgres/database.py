@@ -1,0 +1,68 @@
+"""PostgreSQL for the conformance suite."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, TypeVar
+
+from attrs import define, field
+
+from greenroom.mailbox.parking import current_loop
+from greenroom.persistence.committer import Committer
+from greenroom.persistence.postgres.driver import PostgresDriver
+from tests.persistence.postgres.help import session
+from tests.persistence.stores import SteeredClock, Tables
+
+T = TypeVar("T")
+
+
+def elsewhere(main: Coroutine[Any, Any, T]) -> T:
+    """Run asyncio code to its end in a thread of its own, whatever loop runs in this one."""
+    with ThreadPoolExecutor(1) as executor:
+        return executor.submit(asyncio.run, main).result()
+
+
+@define
+class PostgresDatabase:
+    """A fresh schema of a real server."""
+
+    url: str
+    time: SteeredClock = field(factory=SteeredClock)
+
+    def open(self, *, bound: float = 30.0) -> AbstractAsyncContextManager[Committer]:
+        return self._open(bound)
+
+    @asynccontextmanager
+    async def _open(self, bound: float) -> AsyncIterator[Committer]:
+        store = Committer(PostgresDriver(self.url, self.time.store_clock, bound=bound), current_loop(), bound=bound)
+        await store.open()
+        try:
+            yield store
+        finally:
+            await store.close()
+
+    def driver(self) -> PostgresDriver:
+        return PostgresDriver(self.url, self.time.store_clock)
+
+    def tables(self) -> Tables:
+        return elsewhere(self._tables())
+
+    async def _tables(self) -> Tables:
+        tables: Tables = {}
+        async with session(self.url) as connection:
+            columns = await connection.fetch(
+                "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = current_schema() "
+                "AND table_name NOT IN ('batches', 'meta') AND (table_name, column_name) <> ('observations', 'id') "
+                "ORDER BY table_name, ordinal_position"
+            )
+            names: dict[str, list[str]] = {}
+            for table, column in columns:
+                names.setdefault(table, []).append(column)
+            for table, wanted in names.items():
+                rows = await connection.fetch(f"SELECT {', '.join(wanted)} FROM {table}")
+                plain = [tuple(int(value) if isinstance(value, bool) else value for value in row) for row in rows]
+                tables[table] = sorted(plain, key=repr)
+        return tables
