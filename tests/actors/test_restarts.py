@@ -231,16 +231,35 @@ async def test_a_path_that_does_not_exist_names_near_misses() -> None:
             runtime.ref("app/intaek")
 
 
-async def test_a_ref_from_before_the_restart_of_its_supervisor_leads_to_what_has_ended() -> None:
+async def test_a_ref_leads_to_the_next_incarnation_also_after_a_restart_of_its_supervisor() -> None:
     below = gr.Supervisor("sub", gr.Child("a", Puppet), intensity=0)
     async with gr.Runtime(gr.Supervisor("app", below)) as runtime:
-        old = runtime.ref("app/sub/a")
-        await raised(old.ask(Fail(Boom())))
+        ref = runtime.ref("app/sub/a")
+        await raised(ref.ask(Fail(Boom())))
         await idle()
-        new = runtime.ref("app/sub/a")
-        assert (new is old, new.incarnation) == (False, 1)
-        assert isinstance(await raised(old.ask(Note("x"))), gr.ActorStopped)
-        assert await new.ask(Note("x")) == 1
+        assert runtime.ref("app/sub/a") is ref
+        assert ref.incarnation == 2
+        assert await ref.ask(Note("x")) == 1
+
+
+async def test_what_was_queued_when_its_supervisor_gave_up_does_not_come_back() -> None:
+    below = gr.Supervisor("sub", gr.Child("a", Puppet), intensity=0)
+    async with gr.Runtime(gr.Supervisor("app", below)) as runtime:
+        ref = runtime.ref("app/sub/a")
+        ref.tell(Fail(Boom()))
+        ref.tell(Note("lost"))
+        await idle()
+        assert await ref.ask(Note("x")) == 1
+        assert runtime.dead_letter_counts() == {("app/sub/a", gr.DeadLetterReason.ENDED): 1}
+
+
+async def test_a_ref_to_a_child_that_was_added_later_does_not_come_back_with_its_supervisor() -> None:
+    below = gr.Supervisor("sub", gr.Child("a", Puppet), intensity=0)
+    async with gr.Runtime(gr.Supervisor("app", below)) as runtime:
+        added = await runtime.ref("app/sub").start_child(gr.Child("added", Puppet))
+        await raised(runtime.ref("app/sub/a").ask(Fail(Boom())))
+        await idle()
+        assert isinstance(await raised(added.ask(Note("x"))), gr.ActorStopped)
 
 
 async def test_a_start_that_looks_for_a_later_sibling_is_told_of_the_order() -> None:

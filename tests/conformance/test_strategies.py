@@ -248,4 +248,4 @@ async def test_a_restart_of_a_supervisor_starts_its_whole_subtree_anew() -> None
         await crash(runtime.ref("sup/a"))
         assert log.take() == ["die a", "stop d", "stop c", "stop b", "start a", "start b", "start c", "start d"]
         assert runtime.ref("sup/inner").incarnation == 2
-        assert runtime.ref("sup/inner/b").incarnation == 1
+        assert runtime.ref("sup/inner/b").incarnation == 2

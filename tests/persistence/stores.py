@@ -6,12 +6,14 @@ A backend is a class with the methods of `Database`; `tests/persistence/conftest
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+import anyio.to_thread
 from attrs import define, field
 
 from greenroom.persistence.addresses import AddressKind, ClaimAddress, Claimed, CloseAddress, ReleaseAddress, StateWrite
@@ -121,6 +123,12 @@ def drive(driver: Driver, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
 
     driver.run(main())
     return results[0]
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait, in real time, for something that happens in another thread."""
+    while not condition():
+        await anyio.to_thread.run_sync(time.sleep, 0.001)
 
 
 # ------------------------------------------------------------------------------------------------------------ words

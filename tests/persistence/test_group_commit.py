@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import math
 import threading
-import time
 from typing import TYPE_CHECKING
 
 import anyio
@@ -16,10 +15,9 @@ from greenroom.errors import StoreClosed, StoreMismatch, StoreUnavailable, Trans
 from greenroom.persistence.driver import Contended, NotReached, OutcomeUnknown, StatementFailed
 from greenroom.persistence.store_thread import LARGEST_BATCH
 from tests.persistence.fake_driver import Ask, FakeDriver, Say, SayAlone, nothing, opened, raising
+from tests.persistence.stores import until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from greenroom.persistence.committer import Committer
     from greenroom.testing import VirtualClock
 
@@ -28,12 +26,6 @@ async def entered(driver: FakeDriver) -> None:
     """Wait until the store thread is inside an apply."""
     await anyio.to_thread.run_sync(driver.entered.wait)
     driver.entered.clear()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait for something that happens in another thread."""
-    while not condition():
-        await anyio.to_thread.run_sync(time.sleep, 0.001)
 
 
 class Callers:

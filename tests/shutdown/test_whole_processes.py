@@ -200,8 +200,9 @@ def test_p11_ctrl_c_in_a_program_that_owns_its_loop_stops_the_tree_in_order(loop
     assert process.words == ["on_stop b shutdown", "on_stop a shutdown", "interrupted"]
 
 
-def test_p11_a_second_ctrl_c_under_asyncio_ends_everything_though_a_child_takes_its_time() -> None:
-    with running("embedded-stubborn", "asyncio") as process:
+@LOOPS
+def test_p11_a_second_ctrl_c_ends_everything_though_a_child_takes_its_time(loop: str) -> None:
+    with running("embedded-stubborn", loop) as process:
         process.hears("ready")
         process.signal(signal.SIGINT)
         process.hears("on_stop b shutdown")

@@ -17,7 +17,7 @@ from greenroom.actors.exits import Verdict, classify
 from greenroom.actors.handlers import handles
 from greenroom.actors.isolation import Isolation, body_for, check_isolation, check_memory_limit
 from greenroom.actors.life import ActorLife, Owner
-from greenroom.actors.messages import Exit, ExitKind, Ignore, Message, Rejected, Stop, Terminated, text_of
+from greenroom.actors.messages import Exit, ExitKind, Ignore, Message, Rejected, Stop, Terminated, described, text_of
 from greenroom.actors.nursery import Nursery
 from greenroom.actors.ref import Ref
 from greenroom.actors.services import Directory, Services, Settings, Watch
@@ -62,6 +62,7 @@ __all__ = [
     "check_memory_limit",
     "classify",
     "current_actor",
+    "described",
     "handles",
     "text_of",
 ]

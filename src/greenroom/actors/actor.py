@@ -14,6 +14,11 @@ if TYPE_CHECKING:
     from greenroom.actors.context import Context
 
 
+def attach(actor: Actor, context: Context) -> None:
+    """Give an actor its context, also one whose class is frozen."""
+    object.__setattr__(actor, "context", context)
+
+
 class Actor:
     """Private state, a mailbox, and one message at a time.
 
@@ -34,7 +39,7 @@ class Actor:
         self = super().__new__(cls)
         context = constructing()
         if context is not None:
-            self.context = context
+            attach(self, context)
         return self
 
     def __init_subclass__(cls, **kwargs: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
-from greenroom.actors.actor import Actor
+from greenroom.actors.actor import Actor, attach
 from greenroom.actors.cell import Cell
 from greenroom.actors.context import Context
 from greenroom.actors.handlers import Handler
@@ -80,7 +80,7 @@ class TaskBody:
             raise TypeError(
                 f"{type(actor).__qualname__} has plain `def` handlers: give {self._cell.path!r} isolation='thread' or 'process'"
             )
-        actor.context = self._context
+        attach(actor, self._context)
         self.target = actor
         self.table, self.concurrent = _tables(type(actor))
         return None if type(actor).on_start is Actor.on_start else await actor.on_start()

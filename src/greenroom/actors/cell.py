@@ -64,7 +64,18 @@ class Cell:
     """An address: path, mailbox, watchers, and the life that is behind it just now."""
 
     __slots__ = (
-        "_context", "administration", "exit", "incarnation", "last_error", "life", "mailbox", "path", "ref", "services", "state",
+        "_context",
+        "administration",
+        "exit",
+        "former",
+        "incarnation",
+        "last_error",
+        "life",
+        "mailbox",
+        "path",
+        "ref",
+        "services",
+        "state",
         "watchers",
     )  # fmt: skip
 
@@ -79,6 +90,9 @@ class Cell:
         """How the last incarnation ended."""
         self.last_error: str | None = None
         self.administration: Administration | None = None
+        self.former: dict[str, Cell] | None = None
+        """On a supervisor's address, while it is not up: the addresses of the children that its spec names. Its next incarnation
+        takes them over, so that a ref is good again once its path is."""
         self.watchers: dict[Context, None] | None = None
         """Which incarnations watch the present (or next) one here."""
         self._context: Context | None = None

@@ -101,16 +101,16 @@ class MessageLoop:
                 if mailbox.attention and self._is_to_stop_instead_of(envelope):
                     return
                 message, _, reply = envelope
-                handler = table.get(message.__class__)
-                if handler is None:
-                    found = self._find(envelope)
-                    if found is None:
-                        continue
-                    envelope, handler = found
-                    message = envelope[0]
-                self.hand = envelope
-                self.since = stopwatch()
                 try:
+                    handler = table.get(message.__class__)
+                    if handler is None:
+                        found = self._find(envelope)
+                        if found is None:
+                            continue
+                        envelope, handler = found
+                        message = envelope[0]
+                    self.hand = envelope
+                    self.since = stopwatch()
                     result = await handler(target, message)
                 except BaseException as error:
                     if self.hand is not envelope:

@@ -50,6 +50,12 @@ def text_of(error: BaseException) -> str:
     return text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}... ({len(text)} characters)"
 
 
+def described(error: BaseException) -> str:
+    """An exception by its type and what it says, if it says anything."""
+    text = text_of(error)
+    return f"{type(error).__qualname__}: {text}" if text else type(error).__qualname__
+
+
 ExitKind = Literal["normal", "shutdown", "error", "killed", "abandoned"]
 
 
@@ -71,9 +77,7 @@ class Exit:
         return self.kind in ("normal", "shutdown")
 
     def __str__(self) -> str:
-        return (
-            self.kind if self.cause is None else f"{self.kind}: {type(self.cause).__qualname__}: {text_of(self.cause)}"
-        )
+        return self.kind if self.cause is None else f"{self.kind}: {described(self.cause)}"
 
 
 @frozen

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
+from threading import get_ident
 from types import TracebackType
 from typing import Generic, TypeVar
 
+from greenroom.errors import Misuse, WrongThread
 from greenroom.mailbox.options import is_whole
 from greenroom.mailbox.parking import Slot, current_loop
 
@@ -60,6 +62,10 @@ class Subscription(Generic[T]):
             self._in_a_row = 0
             if self._closed:
                 raise StopAsyncIteration
+            if self._stream.thread not in (None, get_ident()):
+                raise WrongThread  # the publisher would wake an event loop that is not its own
+            if self._slot is not None:
+                raise Misuse("another event-loop task is reading this already: give each reader a subscription of its own")
             self._slot = current_loop().slot()
             try:
                 await self._slot
@@ -88,6 +94,12 @@ class Broadcast(Generic[T]):
     def __init__(self) -> None:
         self._subscriptions: dict[Subscription[T], None] = {}
         self._closed = False
+        self.thread: int | None = None
+        """The thread of the event loop on which items are published, once that is known."""
+
+    def belong_to(self, thread: int) -> None:
+        """From now on only this thread, the event loop's, may wait for items."""
+        self.thread = thread
 
     @property
     def listened_to(self) -> bool:

@@ -82,6 +82,10 @@ class DeadLetters:
         """An async iterator over the dead letters from now on; see `Subscription` for what a slow reader misses."""
         return self._stream.subscribe(buffer=buffer)
 
+    def belong_to(self, thread: int) -> None:
+        """From now on only this thread, the event loop's, may wait for dead letters."""
+        self._stream.belong_to(thread)
+
     def close(self) -> None:
         """End every subscription, after what it has buffered."""
         self._stream.close()

@@ -217,9 +217,8 @@ class Committer:
     def _keep_bound(self) -> None:
         """On the loop's thread, now and then while anything waits: the last resort when the store thread does not answer."""
         now = time.monotonic()
-        grace = (
-            self._guard.period + self._bound / 10
-        )  # the thread itself knows better what has happened: let it speak first
+        # The thread itself knows better what has happened: let it speak first.
+        grace = 0.5 + self._bound / 10
         for entry in tuple(self._waiting):
             age = now - entry.submitted
             if age < self._bound:

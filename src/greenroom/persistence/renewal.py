@@ -72,7 +72,11 @@ class Renewal:
         except RuntimeError:  # both loops' way to say that they have ended: nobody is left whose lease this were
             pass
         finally:
-            self._renewer.close()
+            self.close()
+
+    def close(self) -> None:
+        """Let go of the connection. In the renewal's thread."""
+        self._renewer.close()
 
     def round(self) -> float | None:
         """Renew once. Returns the seconds until the next round; None when there is none. In the renewal's thread."""

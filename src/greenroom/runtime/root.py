@@ -23,6 +23,7 @@ from greenroom.actors import (
     State,
     Timers,
     Verdict,
+    described,
     text_of,
 )
 from greenroom.actors.busy import BusyLives
@@ -243,7 +244,7 @@ class Root:
         cause = self.verdict.exit.cause if self.verdict is not None else None
         if isinstance(cause, StartFailed):
             return cause
-        why = "a stop was requested before it had started" if cause is None else text_of(cause)
+        why = "a stop was requested before it had started" if cause is None else described(cause)
         failed = StartFailed(self.spec.name, why)
         failed.__cause__ = cause
         return failed

@@ -191,6 +191,7 @@ class Runtime:
     async def wait_stopping(self) -> None:
         """Wait until a shutdown has begun, also by the tree itself."""
         root = self._running("runtime.wait_stopping")
+        root.services.loop.check_thread()
         await root.services.loop.checkpoint()
         await root.until(lambda: root.shutdown.begun)
 
@@ -205,6 +206,7 @@ class Runtime:
 
     @staticmethod
     async def _wait_from_outside(root: Root) -> None:
+        root.services.loop.check_thread()
         actor = current_actor.get()
         if actor is not None and actor.services is root.services and actor.in_own_handler():
             raise WouldDeadlock(
@@ -230,6 +232,8 @@ class Runtime:
             staged=self._stage_reached,
             done=self._tree_done,
         )
+        self._events.belong_to(loop.thread)
+        self._dead_letters.belong_to(loop.thread)
         self._begin_watching(loop, root)
         self._from_thread = FromThread(loop, root.spawn)
         self._group = anyio.create_task_group()
@@ -266,8 +270,8 @@ class Runtime:
         if not root.shutdown.begun:
             how = "has ended" if left is None else f"was left by {type(left).__qualname__}"
             root.request_stop(f"the block {how}")
-        # A cancellation that has brought us here is not one that comes while the tree stops.
-        met = left if isinstance(left, root.services.loop.cancelled) else None
+        # A cancellation (or Ctrl-C) that has brought us here was the first: one that comes while the tree stops moves it on.
+        met = left if isinstance(left, (root.services.loop.cancelled, KeyboardInterrupt)) else None
         met = await self._settle(root, lambda: root.over, met)
         met = await self._close(root) or met
         leaving = self._what_leaves(root, left, met)

@@ -9,7 +9,7 @@ import zlib
 from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from greenroom.actors import Ref, State, text_of
+from greenroom.actors import Ref, State, described
 from greenroom.errors import (
     AlreadyPresent,
     AlreadyStarted,
@@ -255,6 +255,6 @@ class Administrator:
     def _failed(self, member: Member, error: BaseException) -> StartFailed:
         if isinstance(error, StartFailed):
             return error
-        failed = StartFailed(member.cell.path, f"{type(error).__qualname__}: {text_of(error)}")
+        failed = StartFailed(member.cell.path, described(error))
         failed.__cause__ = error
         return failed

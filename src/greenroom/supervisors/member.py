@@ -42,7 +42,6 @@ class Member:
         "more",
         "name",
         "pending",
-        "restarts",
         "spec",
         "started",
         "started_at",
@@ -56,6 +55,7 @@ class Member:
         services: Services,
         name: str | None = None,
         more: tuple[object, ...] = (),
+        former: Cell | None = None,
     ) -> None:
         self.spec = spec
         self.name = name if name is not None else spec.name
@@ -63,7 +63,9 @@ class Member:
         self.more = more
         """A dynamic child's own arguments, after those of the spec."""
         path = f"{parent}/{self.name}"
-        if isinstance(spec, Child):
+        if former is not None and isinstance(former.mailbox, StrayMailbox) is not isinstance(spec, Child):
+            self.cell = former
+        elif isinstance(spec, Child):
             self.cell = Cell(path, MemoryMailbox(path, spec.mailbox, services.loop, services.dead_letters), services)
         else:
             self.cell = Cell(path, StrayMailbox(path, services.loop, services.dead_letters), services)
@@ -74,8 +76,6 @@ class Member:
         self.afterwards: Afterwards | None = None
         """Set while the life that is here was stopped, or failed to start, and does not end (stuck, abandoned): nobody waits for
         it any longer, and its end will not be an end of its own."""
-        self.restarts = 0
-        """Incarnations after the first."""
         self.failures = 0
         """Restarts in a row, for the backoff."""
         self.history: History = ()
@@ -88,6 +88,11 @@ class Member:
     @property
     def kind(self) -> Literal["worker", "supervisor"]:
         return "worker" if isinstance(self.spec, Child) else "supervisor"
+
+    @property
+    def restarts(self) -> int:
+        """Incarnations after the first."""
+        return max(0, self.cell.incarnation - 1)
 
     @property
     def temporary(self) -> bool:
@@ -113,8 +118,6 @@ class Member:
         self.call_off()
         self.started = False
         self.info = None
-        if self.cell.incarnation:
-            self.restarts += 1
         if self.cell.mailbox.closed:
             self.cell.mailbox.reopen()
 

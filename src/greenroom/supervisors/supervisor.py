@@ -30,6 +30,7 @@ from greenroom.actors import (
     Verdict,
     body_for,
     classify,
+    described,
     text_of,
 )
 from greenroom.errors import ActorStopped, StartFailed
@@ -231,6 +232,7 @@ class SupervisorLife:
                 member.down("its supervisor has ended")
             self.services.directory.remove(member.cell)
         cell = self.cell
+        cell.former = self._addresses_to_keep()
         cell.exit = exit
         if exit.cause is not None:
             cell.last_error = str(exit)
@@ -239,6 +241,16 @@ class SupervisorLife:
             self.services.events.publish(ActorEnded(at=now, path=cell.path, incarnation=self.incarnation, exit=exit))
         cell.tell_watchers(exit)
         self._owner.life_ended(self, Verdict(exit))
+
+    def _addresses_to_keep(self) -> dict[str, Cell]:
+        """Of the children that the spec names, for the next incarnation; dynamic ones and those added later do not come back."""
+        kept = dict(self.cell.former or {})
+        for group in self.spec.groups():
+            for spec in group:
+                member = self.members.get(spec.name)
+                if member is not None:
+                    kept[spec.name] = member.cell
+        return kept
 
     async def _run(self) -> Exit:
         failure = await self._start_children()
@@ -263,14 +275,15 @@ class SupervisorLife:
 
     async def _start_children(self) -> Exit | None:
         """Left to right, one at a time (a parallel group at once); the first failure ends it."""
+        former, self.cell.former = self.cell.former or {}, None
         for group in self.spec.groups():
             if self.stopping:
                 break
-            members = [self.add(spec) for spec in group]
+            members = [self.add(spec, former=former.get(spec.name)) for spec in group]
             for member, error in (await starting.start(self, members)).items():
                 self.report("start_error", text_of(error), member, Exit("error", error))
                 ladder.settle(self, member, Afterwards.DOWN, "its start failed")
-                failed = StartFailed(member.cell.path, text_of(error))
+                failed = StartFailed(member.cell.path, described(error))
                 failed.__cause__ = error
                 return Exit("error", failed)
         return None
@@ -325,9 +338,18 @@ class SupervisorLife:
 
     # -------------------------------------------------------------------------------------------------- one child
 
-    def add(self, spec: Child | SupervisorSpec, name: str | None = None, more: tuple[object, ...] = ()) -> Member:
-        """Give a child its place, at the end of the start order. A dynamic one has a name and arguments of its own."""
-        member = Member(spec, self.cell.path, self.services, name, more)
+    def add(
+        self,
+        spec: Child | SupervisorSpec,
+        name: str | None = None,
+        more: tuple[object, ...] = (),
+        former: Cell | None = None,
+    ) -> Member:
+        """Give a child its place, at the end of the start order. A dynamic one has a name and arguments of its own.
+
+        `former`: its address below the last incarnation of this supervisor, which it takes over.
+        """
+        member = Member(spec, self.cell.path, self.services, name, more, former)
         self.members[member.name] = member
         return member
 

@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Coroutine
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, TypeVar
 
 from attrs import define, field
 
 from greenroom.mailbox.parking import current_loop
 from greenroom.persistence.committer import Committer
 from greenroom.persistence.postgres.driver import PostgresDriver
-from tests.persistence.postgres.help import session
+from tests.persistence.postgres.help import elsewhere, session
 from tests.persistence.stores import SteeredClock, Tables
-
-T = TypeVar("T")
-
-
-def elsewhere(main: Coroutine[Any, Any, T]) -> T:
-    """Run asyncio code to its end in a thread of its own, whatever loop runs in this one."""
-    with ThreadPoolExecutor(1) as executor:
-        return executor.submit(asyncio.run, main).result()
 
 
 @define

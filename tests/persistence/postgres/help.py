@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 from urllib.parse import parse_qs, urlsplit
@@ -30,6 +31,12 @@ def run(main: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine as the store thread would, on an asyncio loop of its own."""
     with asyncio.Runner() as runner:
         return runner.run(main)
+
+
+def elsewhere(main: Coroutine[Any, Any, T]) -> T:
+    """Run asyncio code to its end in a thread of its own, whatever loop runs in this one."""
+    with ThreadPoolExecutor(1) as executor:
+        return executor.submit(asyncio.run, main).result()
 
 
 @define

@@ -24,7 +24,7 @@ from typing import Any, cast
 
 import anyio
 
-from greenroom.actors.actor import Actor
+from greenroom.actors.actor import Actor, attach
 from greenroom.actors.current import current_actor
 from greenroom.actors.exits import classify
 from greenroom.actors.handlers import Handler
@@ -203,7 +203,7 @@ class Worker:
         if not isinstance(actor, Actor):
             raise TypeError(f"{call.reference} made a {type(actor).__qualname__}; it has to make a gr.Actor")
         check_handlers(type(actor))
-        actor.context = context
+        attach(actor, context)
         self._handlers = dict(type(actor).__handlers__)
         self._blocking = type(actor).__blocking__ is True
         self._parcels.teach(type(actor))

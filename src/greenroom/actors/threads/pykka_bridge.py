@@ -25,7 +25,7 @@ import pykka
 from attrs import define, frozen
 from pykka._envelope import Envelope
 
-from greenroom.actors.actor import Actor
+from greenroom.actors.actor import Actor, attach
 from greenroom.actors.current import current_actor, offering
 from greenroom.actors.messages import Exit, Rejected, Stop
 from greenroom.errors import Misuse
@@ -265,7 +265,7 @@ def _performer(actor: object, context: Context, line: Line) -> Supervised:
             raise TypeError(
                 f"{cls.__qualname__} has `async def` handlers: give {path!r} isolation='task' or 'process', or make them plain `def`"
             )
-        actor.context = context
+        attach(actor, context)
         stage = Stage(actor)
         stage._greenroom = line
         return stage

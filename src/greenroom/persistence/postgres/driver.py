@@ -32,7 +32,7 @@ from greenroom.persistence.driver import (
 )
 from greenroom.persistence.executions import RegisterExecution
 from greenroom.persistence.postgres.batch import Batch
-from greenroom.persistence.postgres.failures import failure_of, is_taken
+from greenroom.persistence.postgres.failures import failure_of, is_taken, told
 from greenroom.persistence.postgres.inbox import AsyncInbox
 from greenroom.persistence.postgres.reads import READERS
 from greenroom.persistence.postgres.renewer import PostgresRenewer
@@ -140,7 +140,8 @@ class PostgresDriver:
         """The connection, made anew where it was lost.
 
         Raises:
-            NotReached, StoreMismatch.
+            NotReached.
+            StoreMismatch: only at the first time.
         """
         if self._connection is None or self._connection.is_closed():
             self._drop()
@@ -149,13 +150,19 @@ class PostgresDriver:
             except NotReached:
                 self._failures = min(self._failures + 1, 16)
                 raise
+            except StoreMismatch as error:
+                if self._session is None:
+                    raise
+                # It was right once: somebody is changing it, and whoever waits has a bound.
+                self._failures = min(self._failures + 1, 16)
+                raise NotReached(str(error)) from error
             self._failures = 0
         if self._clock is not None:
             try:
                 await set_time(self._connection, self._clock)
             except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
                 self._drop()
-                raise NotReached(f"{type(error).__name__}: {error}") from error
+                raise NotReached(told(error)) from error
         return self._connection
 
     async def _connect(self) -> Connection:
@@ -245,7 +252,7 @@ class PostgresDriver:
                 row = await connection.fetchrow(SELECT_BATCH, batch_id)
         except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
             self._drop()
-            raise OutcomeUnknown(f"{type(error).__name__}: {error}") from error
+            raise OutcomeUnknown(told(error)) from error
         if row is None:
             return None
         woken = frozenset(lock.key for item in items for lock in item.locks if lock.table == "addresses")
@@ -264,7 +271,7 @@ class PostgresDriver:
                 row = None  # the unique key of the batch's row stands in any case
             except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
                 self._drop()
-                raise NotReached(f"{type(error).__name__}: {error}") from error
+                raise NotReached(told(error)) from error
             if row is not None and not row["ended"]:
                 raise NotReached("the session that was lost has not ended yet")
             self._lost = None
@@ -297,7 +304,7 @@ class PostgresDriver:
                     row = await connection.fetchrow(NEWLY_DUE, self._looked)
             except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
                 self._drop()
-                raise NotReached(f"{type(error).__name__}: {error}") from error
+                raise NotReached(told(error)) from error
             assert row is not None  # a SELECT without a table
             self._looked, due = max(self._looked, row["now"]), row["due"]
             self._looked_at = time.monotonic()

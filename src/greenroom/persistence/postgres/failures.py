@@ -22,6 +22,11 @@ _REFUSED_CLASSES = frozenset({"28", "3D", "42", "0A"})
 """Wrong password, no such database, no right, no such feature: waiting does not help."""
 
 
+def told(error: BaseException) -> str:
+    """An error in words."""
+    return f"{type(error).__name__}: {str(error) or 'there was no answer in time'}"
+
+
 def sqlstate_of(error: BaseException) -> str:
     """An error's SQLSTATE, empty when it is none of the server's."""
     return getattr(error, "sqlstate", None) or ""
@@ -53,7 +58,7 @@ def failure_of(error: Exception, *, at_commit: bool) -> NotReached | Contended |
     Args:
         at_commit: the server may have begun to commit: whatever is not its own word that it failed leaves that open.
     """
-    why = f"{type(error).__name__}: {error}"
+    why = told(error)
     state = sqlstate_of(error)
     if state in _CONTENDED or is_taken(error, "addresses_pkey"):
         return Contended(why)

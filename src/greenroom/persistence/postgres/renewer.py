@@ -10,8 +10,10 @@ from typing import Any, Final, TypeVar
 
 import asyncpg
 
+from greenroom.errors import StoreMismatch
 from greenroom.persistence.clock import StoreClock
 from greenroom.persistence.driver import NotReached
+from greenroom.persistence.postgres.failures import told
 from greenroom.persistence.postgres.functions import NAMES
 from greenroom.persistence.postgres.session import Connection, connect, set_time
 from greenroom.persistence.postgres.target import Limits, Target
@@ -61,12 +63,12 @@ class PostgresRenewer:
                 if self._clock is not None:
                     await set_time(self._connection, self._clock)
                 renewed: bool = await self._connection.fetchval(RENEW, execution_id, lease)
-        except ERRORS as error:
+        except (*ERRORS, StoreMismatch) as error:
             # Also what is no fault of the way there: a lease that cannot be renewed must not end the thread that renews it.
             connection, self._connection = self._connection, None
             if connection is not None:
                 connection.terminate()
-            raise NotReached(f"{type(error).__name__}: {error}") from error
+            raise NotReached(told(error)) from error
         return renewed
 
     def close(self) -> None:

@@ -11,7 +11,7 @@ import asyncpg
 from greenroom.errors import StoreMismatch
 from greenroom.persistence.clock import StoreClock
 from greenroom.persistence.driver import Durability, NotReached
-from greenroom.persistence.postgres.failures import is_passing, is_refusal
+from greenroom.persistence.postgres.failures import is_passing, is_refusal, told
 from greenroom.persistence.postgres.functions import NAMES, STEER, TEXTS
 from greenroom.persistence.postgres.target import Limits, Target
 from greenroom.persistence.schema.migrations import Newer, SchemaState, missing, sql_of
@@ -70,8 +70,8 @@ async def connect(target: Target, limits: Limits, *, application: str = "greenro
         connection = await asyncpg.connect(target.dsn, timeout=limits.call, server_settings=settings)
     except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
         if is_refusal(error) or not is_passing(error):
-            raise StoreMismatch(target.text, f"{type(error).__name__}: {error}") from error
-        raise NotReached(f"{type(error).__name__}: {error}") from error
+            raise StoreMismatch(target.text, told(error)) from error
+        raise NotReached(told(error)) from error
     _keep_alive(connection, limits)
     return connection
 

@@ -44,7 +44,7 @@ def statements(text: str) -> Iterator[str]:
     statement = ""
     for part in lines.split(";"):
         statement += part
-        inside = re.search(r"^BEGIN\b", statement.strip(), re.MULTILINE)
+        inside = re.search(r"^\s*BEGIN\b", statement, re.MULTILINE)
         if inside is None or re.search(r"\bEND\s*$", statement):
             if statement.strip():
                 yield statement.strip()

@@ -25,9 +25,14 @@ class FileHold:
     def release(self) -> None:
         """Let go, and remove the file. Safe to call twice."""
         if self._file >= 0:
-            file, self._file = self._file, -1
             with suppress(OSError):
                 self._path.unlink()
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Let go and leave the file, which is what the system does for a process that dies."""
+        if self._file >= 0:
+            file, self._file = self._file, -1
             os.close(file)
 
 

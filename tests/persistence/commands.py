@@ -1,0 +1,327 @@
+"""Random sequences of transitions over few hot keys, for differential tests (R9).
+
+A `Command` is a kind and some numbers. What it becomes depends on the state of a reference database: which generation is
+current, which messages wait. So most transitions are ones that somebody could mean, and some are stale, wrong or repeated.
+Strategies live here, so that later kinds of transitions join them.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any
+
+from attrs import define, frozen
+from hypothesis import strategies as st
+
+from greenroom.persistence.addresses import (
+    AddressKind,
+    ClaimAddress,
+    CloseAddress,
+    ParkAddress,
+    ParkReason,
+    ReleaseAddress,
+    StateWrite,
+    UnparkAddress,
+)
+from greenroom.persistence.callbacks import AnswerCallback, CancelCallback, CreateCallback, ExpireCallback
+from greenroom.persistence.content import PutContent, message_digest
+from greenroom.persistence.deliveries import (
+    BeginDelivery,
+    BuryMessage,
+    CancelTimer,
+    FinishDelivery,
+    Outgoing,
+    SetTimer,
+    ToOutside,
+    UndoDelivery,
+)
+from greenroom.persistence.executions import DrainExecution, EndExecution, RegisterExecution, ReleaseLost
+from greenroom.persistence.messages import AcceptMessage, AdmitDue, DropDead, RequeueDead
+from greenroom.persistence.outbox import BeginSend, FailSend, FinishSend, FlushHeld, RequeueSend
+from greenroom.persistence.retention import Prunable, Prune
+from greenroom.persistence.transitions import Transition
+from tests.persistence.stores import SteeredClock
+
+ADDRESSES = ("a", "b", "c")
+EXECUTIONS = ("e1", "e2")
+TOKENS = ("t1", "t2")
+
+
+@frozen
+class Command:
+    """A kind, and numbers that choose what is left open."""
+
+    kind: str
+    numbers: tuple[int, ...]
+
+
+@define
+class World:
+    """The reference's state, as far as commands look at it, and the numbers of one command."""
+
+    connection: sqlite3.Connection
+    time: SteeredClock
+    serial: int = 0
+    numbers: tuple[int, ...] = ()
+    used: int = 0
+
+    def pick(self, count: int) -> int:
+        """The next number, below `count`."""
+        number = self.numbers[self.used % len(self.numbers)] + self.used // len(self.numbers)
+        self.used += 1
+        return number % count
+
+    def choose(self, options: Sequence[Any]) -> Any:
+        return options[self.pick(len(options))]
+
+    def fresh(self) -> str:
+        self.serial += 1
+        return f"m{self.serial}"
+
+    def one(self, sql: str, *parameters: object) -> Any:
+        row = self.connection.execute(sql, parameters).fetchone()
+        return None if row is None else row[0]
+
+    def column(self, sql: str, *parameters: object) -> list[Any]:
+        return [value for (value,) in self.connection.execute(sql, parameters)]
+
+    def fence(self, address: str) -> dict[str, Any]:
+        """Who writes to an address: mostly its owner, now and then somebody who is it no more."""
+        generation = self.one("SELECT generation FROM addresses WHERE address = ?", address) or 1
+        owner = self.one("SELECT owner FROM addresses WHERE address = ?", address) or "e1"
+        stale = self.pick(8)
+        return {
+            "address": address,
+            "execution_id": self.choose(EXECUTIONS) if stale == 1 else owner,
+            "generation": generation - 1 if stale == 0 else generation,
+        }
+
+    def place(self, address: str, *, in_hand: bool) -> int:
+        """A place of a mailbox: mostly one where a message waits, or is in hand."""
+        places = self.column(
+            "SELECT m.seq FROM messages m JOIN addresses a USING (address) WHERE address = ? AND m.seq > a.handled_seq "
+            "AND m.status = 'queued' AND (m.deliveries > 0) >= ? ORDER BY m.seq",
+            address,
+            in_hand,
+        )
+        wrong = self.pick(8)
+        return self.choose(places) if places and wrong else 1 + wrong
+
+    def known_message(self, address: str) -> str:
+        known = self.column("SELECT message_id FROM messages WHERE address = ? ORDER BY message_id", address)
+        return self.choose(known) if known else "m0"
+
+    def dead_message(self, address: str) -> str:
+        dead = self.column(
+            "SELECT message_id FROM messages WHERE address = ? AND status = 'dead' ORDER BY seq", address
+        )
+        return self.choose(dead) if dead and self.pick(6) else self.known_message(address)
+
+    def moment(self) -> Any:
+        """None, an instant that is past, or one to come."""
+        seconds = self.choose((None, None, None, -5.0, 5.0, 15.0))
+        return None if seconds is None else self.time.at(seconds)
+
+
+def register(world: World) -> Transition[Any]:
+    return RegisterExecution(
+        execution_id=world.choose(EXECUTIONS), host="h", pid=1, boot_id="boot-1", lease=world.choose((30.0, 60.0))
+    )
+
+
+def claim(world: World) -> Transition[Any]:
+    return ClaimAddress(
+        address=world.choose(ADDRESSES),
+        kind=world.choose(tuple(AddressKind)),
+        execution_id=world.choose(EXECUTIONS),
+        capacity=world.choose((None, 2, 3, 5)),
+    )
+
+
+def accept(world: World) -> Transition[Any]:
+    address = world.choose((*ADDRESSES, *ADDRESSES, "nowhere"))
+    message_id = world.fresh() if world.pick(5) else world.known_message(address)
+    body = world.choose((b"1", b"1", b"1", b"2"))
+    return AcceptMessage(
+        address=address,
+        message_id=message_id,
+        type="N",
+        body=body,
+        digest=message_digest("N", body),
+        sender=world.choose((None, "s1", "s2")),
+        deliver_at=world.moment(),
+    )
+
+
+def begin(world: World) -> Transition[Any]:
+    address = world.choose(ADDRESSES)
+    return BeginDelivery(
+        **world.fence(address), seq=world.place(address, in_hand=False), max_deliveries=world.choose((1, 2, 5))
+    )
+
+
+def finish(world: World) -> Transition[Any]:
+    address = world.choose(ADDRESSES)
+    timers: list[SetTimer | CancelTimer] = []
+    for _ in range(world.choose((0, 0, 1, 2))):
+        key = world.choose(("k1", "k2"))
+        if world.pick(3):
+            deliver_at = world.time.at(world.choose((-1.0, 5.0, 15.0)))
+            timers.append(
+                SetTimer(key=key, message_id=world.fresh(), type="T", body=b"t", digest="d", deliver_at=deliver_at)
+            )
+        else:
+            timers.append(CancelTimer(key=key))
+    outgoing = tuple(
+        Outgoing(
+            recipient=world.choose((*ADDRESSES, *ADDRESSES, "nowhere")),
+            message_id=world.fresh() if world.pick(6) else world.known_message(address),
+            type="N",
+            body=b"1",
+            digest=message_digest("N", b"1"),
+            deliver_at=world.moment(),
+        )
+        for _ in range(world.choose((0, 0, 1, 2, 3)))
+    )
+    outside = tuple(
+        ToOutside(destination="mail", message_id=world.fresh(), type="M", body=b"m")
+        for _ in range(world.choose((0, 0, 1)))
+    )
+    seq = world.place(address, in_hand=True)
+    return FinishDelivery(
+        **world.fence(address),
+        seq=seq,
+        reply=world.choose((None, None, b"r")),
+        error=world.choose((None, None, None, b"e")),
+        state=world.choose((None, StateWrite(payload=b"s", type="S", version=world.pick(3)))),
+        outgoing=outgoing,
+        timers=tuple(timers),
+        outside=outside,
+        next_seq=world.choose((None, seq + 1, world.place(address, in_hand=False))),
+        max_deliveries=world.choose((1, 5)),
+    )
+
+
+def undo(world: World) -> Transition[Any]:
+    address = world.choose(ADDRESSES)
+    return UndoDelivery(**world.fence(address), seq=world.place(address, in_hand=True))
+
+
+def bury(world: World) -> Transition[Any]:
+    address = world.choose(ADDRESSES)
+    error = world.choose((None, b"e"))
+    return BuryMessage(**world.fence(address), seq=world.place(address, in_hand=False), reason="bad", error=error)
+
+
+def settle_dead(world: World) -> Transition[Any]:
+    address = world.choose(ADDRESSES)
+    kind: type[RequeueDead | DropDead] = world.choose((RequeueDead, RequeueDead, DropDead))
+    return kind(address=address, message_id=world.dead_message(address))
+
+
+def park(world: World) -> Transition[Any]:
+    return ParkAddress(**world.fence(world.choose(ADDRESSES)), reason=ParkReason.OVERSIZE, detail="large")
+
+
+def give_up(world: World) -> Transition[Any]:
+    kind: type[ReleaseAddress | CloseAddress] = world.choose((ReleaseAddress, ReleaseAddress, CloseAddress))
+    return kind(**world.fence(world.choose(ADDRESSES)))
+
+
+def create_callback(world: World) -> Transition[Any]:
+    return CreateCallback(
+        **world.fence(world.choose(ADDRESSES)), token_digest=world.choose(TOKENS), name="n", expires_at=world.moment()
+    )
+
+
+def answer(world: World) -> Transition[Any]:
+    body = world.choose((b"1", b"1", b"2"))
+    token = world.choose((*TOKENS, *TOKENS, "wrong"))
+    return AnswerCallback(token_digest=token, answer=body, digest=message_digest("", body))
+
+
+def settle_callback(world: World) -> Transition[Any]:
+    kind: type[ExpireCallback | CancelCallback] = world.choose((ExpireCallback, CancelCallback))
+    return kind(token_digest=world.choose((*TOKENS, "wrong")))
+
+
+def outbox_row(world: World) -> Transition[Any]:
+    row: dict[str, Any] = {"address": world.choose(ADDRESSES), "ordinal": 1 + world.pick(3)}
+    match world.pick(5):
+        case 0:
+            return FinishSend(**row)
+        case 1:
+            return FailSend(**row, seconds=world.choose((None, 5.0)))
+        case 2:
+            return RequeueSend(**row)
+        case _:
+            return BeginSend(**row, seconds=10.0)
+
+
+def flush(world: World) -> Transition[Any]:
+    recipients = tuple(address for address in ADDRESSES if world.pick(2))
+    return FlushHeld(address=world.choose(ADDRESSES), recipients=recipients)
+
+
+def forget(world: World) -> Transition[Any]:
+    kinds = [kind for kind in Prunable if kind is not Prunable.BATCHES]
+    return Prune(
+        kind=world.choose(kinds),
+        age=timedelta(seconds=world.choose((0, 10, 30))),
+        limit=world.choose((1, 3, 100)),
+        per_sender=world.choose((None, 1, 5)),
+        dry_run=world.pick(4) == 0,
+    )
+
+
+KINDS: dict[str, tuple[int, Callable[[World], Transition[Any]]]] = {
+    "accept": (8, accept),
+    "begin": (7, begin),
+    "finish": (7, finish),
+    "claim": (3, claim),
+    "register": (1, register),
+    "drain": (1, lambda world: DrainExecution(execution_id=world.choose(EXECUTIONS))),
+    "end": (1, lambda world: EndExecution(execution_id=world.choose(EXECUTIONS))),
+    "release_lost": (
+        1,
+        lambda world: ReleaseLost(execution_id=world.choose(EXECUTIONS), limit=world.choose((1, 2, 10))),
+    ),
+    "undo": (2, undo),
+    "bury": (2, bury),
+    "settle_dead": (2, settle_dead),
+    "admit": (2, lambda world: AdmitDue(address=world.choose(ADDRESSES), limit=world.choose((1, 2, 10)))),
+    "park": (1, park),
+    "unpark": (1, lambda world: UnparkAddress(address=world.choose(ADDRESSES))),
+    "give_up": (1, give_up),
+    "create_callback": (2, create_callback),
+    "answer": (2, answer),
+    "settle_callback": (1, settle_callback),
+    "outbox_row": (2, outbox_row),
+    "flush": (1, flush),
+    "content": (1, lambda world: PutContent(data=b"c" * (1 + world.pick(3)))),
+    "forget": (1, forget),
+}
+
+commands = st.lists(
+    st.builds(
+        Command,
+        kind=st.sampled_from([*(name for name, (weight, _) in KINDS.items() for _ in range(weight)), "time"]),
+        numbers=st.lists(st.integers(0, 10_000), min_size=4, max_size=4).map(tuple),
+    ),
+    min_size=8,
+    max_size=60,
+)
+
+
+def beginning() -> list[Command]:
+    """Commands that make something for the random ones to work on: two executions, three claimed addresses."""
+    opening = [Command("register", (0, 0, 0, 0)), Command("register", (1, 1, 1, 1))]
+    return opening + [Command("claim", (number, number, 0, number)) for number in range(3)]
+
+
+def becomes(command: Command, world: World) -> Transition[Any]:
+    """The transition that a command means in the present state."""
+    world.numbers, world.used = command.numbers, 0
+    return KINDS[command.kind][1](world)

@@ -1,0 +1,193 @@
+"""R9: whatever the batches, answers and tables are those of the same transitions one by one."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from greenroom.persistence.ids import new_id
+from greenroom.persistence.packing import batches, pack
+from greenroom.persistence.sqlite.driver import APPLIERS, SqliteDriver
+from greenroom.persistence.transitions import Refused, Transition
+from greenroom.persistence.urls import parse_url
+from tests.persistence.commands import KINDS, Command, World, becomes, beginning, commands
+from tests.persistence.stores import SteeredClock, drive
+
+if TYPE_CHECKING:
+    from greenroom.persistence.driver import Applied
+
+Step = Transition[Any] | float
+"""A transition, or seconds that pass."""
+
+
+class Sqlite:
+    """A database in memory, that applies batches and shows its tables."""
+
+    def __init__(self) -> None:
+        self.time = SteeredClock()
+        connections: list[sqlite3.Connection] = []
+
+        def connect(path: str, **options: Any) -> sqlite3.Connection:
+            connections.append(sqlite3.connect(path, **options))
+            return connections[-1]
+
+        url = parse_url("sqlite://:memory:")
+        self._driver = SqliteDriver(url, self.time.store_clock, bound=30.0, connect=connect)
+        drive(self._driver, self._driver.open)
+        (self.connection,) = connections
+
+    def apply(self, items: Sequence[Transition[Any]]) -> list[Any]:
+        async def apply() -> Applied:
+            return await self._driver.apply(new_id(), items)
+
+        return list(drive(self._driver, apply).answers)
+
+    def tables(self) -> dict[str, list[Any]]:
+        names = [name for (name,) in self.connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
+        tables: dict[str, list[Any]] = {}
+        for name in set(names) - {"batches", "meta"}:
+            cursor = self.connection.execute(f"SELECT * FROM {name}")
+            skip = 1 if name == "observations" else 0  # the id counts in the order of applying
+            tables[name] = sorted((row[skip:] for row in cursor), key=repr)
+        return tables
+
+    def close(self) -> None:
+        drive(self._driver, self._driver.close)
+
+
+def one_by_one(given_commands: Sequence[Command]) -> tuple[list[Step], list[Any], dict[str, list[Any]]]:
+    """Play commands in the order given: the steps that they became, the answers, the tables at the end."""
+    database = Sqlite()
+    world = World(database.connection, database.time)
+    steps: list[Step] = []
+    answers: list[Any] = []
+    for command in (*beginning(), *given_commands):
+        if command.kind == "time":
+            seconds = (1.0, 6.0, 12.0, 35.0)[command.numbers[0] % 4]
+            database.time.pass_time(seconds)
+            steps.append(seconds)
+        else:
+            item = becomes(command, world)
+            steps.append(item)
+            answers += database.apply([item])
+    tables = database.tables()
+    check_invariants(database.connection)
+    database.close()
+    return steps, answers, tables
+
+
+def in_batches(
+    steps: Sequence[Step], sizes: Sequence[int], order: Callable[[Sequence[Transition[Any]]], list[Transition[Any]]]
+) -> tuple[list[Any], dict[str, list[Any]]]:
+    """Play the same steps in batches of such sizes, each in an order of its own; the answers in the steps' order."""
+    database = Sqlite()
+    answers: dict[str, Any] = {}
+    queue: list[Transition[Any]] = []
+    left = iter(sizes * (1 + len(steps) // len(sizes)))
+
+    def flush() -> None:
+        for batch in batches(queue, 512):
+            items = order(batch)
+            for item, answer in zip(items, database.apply(items), strict=True):
+                answers[item.transition_id] = answer
+        queue.clear()
+
+    room = next(left)
+    for step in steps:
+        if isinstance(step, float):
+            flush()
+            database.time.pass_time(step)
+            continue
+        queue.append(step)
+        if len(queue) >= room:
+            flush()
+            room = next(left)
+    flush()
+    tables = database.tables()
+    database.close()
+    return [answers[step.transition_id] for step in steps if isinstance(step, Transition)], tables
+
+
+def packed(items: Sequence[Transition[Any]]) -> list[Transition[Any]]:
+    return [item for group in pack(items) for item in group.items]
+
+
+def check_invariants(connection: sqlite3.Connection) -> None:
+    """What the counters of every address must be, by counting."""
+    wrong = connection.execute(
+        """
+        SELECT address FROM addresses AS a WHERE
+        ready <> (SELECT count(*) FROM messages AS m WHERE m.address = a.address AND m.status = 'queued'
+                  AND m.seq > a.handled_seq)
+        OR delayed <> (SELECT count(*) FROM messages AS m WHERE m.address = a.address AND m.status = 'delayed')
+        OR queued <> (SELECT count(*) FROM messages AS m WHERE m.address = a.address AND m.timer IS NULL
+                      AND (m.status = 'delayed' OR m.status = 'queued' AND m.seq > a.handled_seq))
+        OR settled_ahead <> (SELECT count(*) FROM messages AS m WHERE m.address = a.address
+                             AND m.status <> 'queued' AND m.seq > a.handled_seq)
+        OR held <> (SELECT count(*) FROM outbox AS o WHERE o.address = a.address AND o.held = 1 AND o.status = 'pending')
+        OR last_seq < (SELECT coalesce(max(seq), 0) FROM messages AS m WHERE m.address = a.address)
+        OR (owner IS NULL AND parked IS NULL AND closed_at IS NULL AND (ready > 0 OR delayed > 0) AND due_at IS NULL)
+        """
+    ).fetchall()
+    assert wrong == []
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(commands, st.lists(st.integers(1, 12), min_size=1, max_size=6))
+def test_r09_batches_answer_and_end_as_the_items_one_by_one(given_commands: list[Command], sizes: list[int]) -> None:
+    steps, answers, tables = one_by_one(given_commands)
+    batch_answers, batch_tables = in_batches(steps, sizes, list)
+    assert batch_answers == answers
+    assert batch_tables == tables
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(commands, st.lists(st.integers(2, 12), min_size=1, max_size=6))
+def test_r06_packed_batches_answer_and_end_as_the_items_one_by_one(
+    given_commands: list[Command], sizes: list[int]
+) -> None:
+    steps, answers, tables = one_by_one(given_commands)
+    packed_answers, packed_tables = in_batches(steps, sizes, packed)
+    assert packed_answers == answers
+    assert packed_tables == tables
+
+
+def random_commands(random: Random, count: int) -> list[Command]:
+    names = [name for name, (weight, _) in KINDS.items() for _ in range(weight)]
+    return [
+        Command(random.choice([*names, "time"]), tuple(random.randrange(10_000) for _ in range(4)))
+        for _ in range(count)
+    ]
+
+
+def test_the_commands_reach_every_kind_of_transition_and_mostly_succeed() -> None:
+    """The oracle is only as good as its commands."""
+    random = Random(5)
+    reached: Counter[type[Transition[Any]]] = Counter()
+    accepted: Counter[type[Transition[Any]]] = Counter()
+    for _ in range(60):
+        steps, answers, _ = one_by_one(random_commands(random, 60))
+        items = [step for step in steps if isinstance(step, Transition)]
+        for item, answer in zip(items, answers, strict=True):
+            reached[type(item)] += 1
+            accepted[type(item)] += not isinstance(answer, Refused)
+    assert set(reached) == set(APPLIERS)
+    assert all(accepted.values())
+    assert accepted.total() > 0.4 * reached.total()
+
+
+@pytest.mark.full
+def test_r09_long_sequences_in_batches_and_packed() -> None:
+    for seed in range(150):
+        random = Random(seed)
+        sizes = [random.randrange(1, 60) for _ in range(20)]
+        steps, answers, tables = one_by_one(random_commands(random, 400))
+        assert in_batches(steps, sizes, list) == (answers, tables)
+        assert in_batches(steps, sizes, packed) == (answers, tables)
