@@ -187,7 +187,7 @@ def finish(world: World) -> Transition[Any]:
     )
     outside = tuple(
         ToOutside(destination="mail", message_id=world.fresh(), type="M", body=b"m")
-        for _ in range(world.choose((0, 0, 1)))
+        for _ in range(world.choose((0, 1, 1)))
     )
     seq = world.place(address, in_hand=True)
     return FinishDelivery(
@@ -248,13 +248,15 @@ def settle_callback(world: World) -> Transition[Any]:
 
 
 def outbox_row(world: World) -> Transition[Any]:
-    row: dict[str, Any] = {"address": world.choose(ADDRESSES), "ordinal": 1 + world.pick(3)}
+    rows = world.connection.execute("SELECT address, ordinal FROM outbox WHERE held = 0 ORDER BY 1, 2").fetchall()
+    address, ordinal = world.choose(rows) if rows else ("a", 1)
+    row: dict[str, Any] = {"address": address, "ordinal": ordinal}
     match world.pick(5):
         case 0:
             return FinishSend(**row)
-        case 1:
-            return FailSend(**row, seconds=world.choose((None, 5.0)))
-        case 2:
+        case 1 | 2:
+            return FailSend(**row, seconds=world.choose((None, None, 5.0)))
+        case 3:
             return RequeueSend(**row)
         case _:
             return BeginSend(**row, seconds=10.0)
@@ -298,7 +300,7 @@ KINDS: dict[str, tuple[int, Callable[[World], Transition[Any]]]] = {
     "create_callback": (2, create_callback),
     "answer": (2, answer),
     "settle_callback": (1, settle_callback),
-    "outbox_row": (2, outbox_row),
+    "outbox_row": (3, outbox_row),
     "flush": (1, flush),
     "content": (1, lambda world: PutContent(data=b"c" * (1 + world.pick(3)))),
     "forget": (1, forget),

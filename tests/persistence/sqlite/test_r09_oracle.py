@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import cycle
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -90,7 +91,7 @@ def in_batches(
     database = Sqlite()
     answers: dict[str, Any] = {}
     queue: list[Transition[Any]] = []
-    left = iter(sizes * (1 + len(steps) // len(sizes)))
+    left = cycle(sizes)
 
     def flush() -> None:
         for batch in batches(queue, 512):
@@ -172,14 +173,14 @@ def test_the_commands_reach_every_kind_of_transition_and_mostly_succeed() -> Non
     random = Random(5)
     reached: Counter[type[Transition[Any]]] = Counter()
     accepted: Counter[type[Transition[Any]]] = Counter()
-    for _ in range(60):
+    for _ in range(100):
         steps, answers, _ = one_by_one(random_commands(random, 60))
         items = [step for step in steps if isinstance(step, Transition)]
         for item, answer in zip(items, answers, strict=True):
             reached[type(item)] += 1
             accepted[type(item)] += not isinstance(answer, Refused)
     assert set(reached) == set(APPLIERS)
-    assert all(accepted.values())
+    assert {kind.__name__ for kind in reached if not accepted[kind]} == set()
     assert accepted.total() > 0.4 * reached.total()
 
 
