@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -245,6 +246,32 @@ async def test_p11_only_asyncio_a_native_cancel_that_comes_while_the_tree_stops_
     assert runtime.report is not None
     assert runtime.report.stage is gr.Stage.REQUESTED
     assert runtime.report.clean
+
+
+@pytest.mark.backends("trio")
+@pytest.mark.parametrize(("times", "stage"), [(1, gr.Stage.REQUESTED), (2, gr.Stage.CANCELLED)])
+async def test_p11_only_trio_ctrl_c_runs_the_ladder_and_each_further_one_moves_it_on(
+    times: int, stage: gr.Stage
+) -> None:
+    log = Log()
+    log.next_stops("d", 9.0)
+    runtime = gr.Runtime(gr.Supervisor("top", log.child("a"), log.child("d", shutdown=None)))
+    began = anyio.current_time()
+    async with trio.open_nursery() as nursery:
+
+        async def press() -> None:
+            token = trio.lowlevel.current_trio_token()
+            for _ in range(times):
+                await trio.sleep(1.0)
+                token.run_sync_soon(signal.raise_signal, signal.SIGINT)  # from there trio passes it to the main task
+
+        nursery.start_soon(press)
+        with pytest.raises(KeyboardInterrupt):
+            async with runtime:
+                await trio.sleep_forever()
+    assert runtime.report is not None
+    assert runtime.report.stage is stage
+    assert anyio.current_time() - began == pytest.approx(10.0 if times == 1 else 2.0)
 
 
 # -------------------------------------------------------------------------------------------- at every moment there is

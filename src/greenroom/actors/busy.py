@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any
 
 from greenroom.actors.events import Event, SlowHandler
 from greenroom.actors.timers import Timers
+from greenroom.logs import logger_named
 from greenroom.mailbox import Broadcast, EventLoop
 
 if TYPE_CHECKING:
     from greenroom.actors.life import ActorLife
 
-logger = logging.getLogger("greenroom.actors")
+logger = logger_named("greenroom.actors")
 
 
 class BusyLives:

@@ -13,7 +13,6 @@ and `kill`; after the latter two the life settles in bounded time, ended or `stu
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Coroutine
 from enum import Enum
 from typing import Any, Protocol
@@ -32,9 +31,10 @@ from greenroom.actors.own_thread import OwnThread
 from greenroom.actors.scopes import ScopePair
 from greenroom.actors.services import Services
 from greenroom.errors import Misuse
+from greenroom.logs import logger_named
 from greenroom.mailbox import MemoryMailbox, Slot
 
-logger = logging.getLogger("greenroom.actors")
+logger = logger_named("greenroom.actors")
 
 TURNS = 10
 """Turns of the loop for which a stuck child's shield is lifted to try its cancellation again: some need it at more than one await."""

@@ -65,7 +65,9 @@ class Subscription(Generic[T]):
             if self._stream.thread not in (None, get_ident()):
                 raise WrongThread  # the publisher would wake an event loop that is not its own
             if self._slot is not None:
-                raise Misuse("another event-loop task is reading this already: give each reader a subscription of its own")
+                raise Misuse(
+                    "another event-loop task is reading this already: give each reader a subscription of its own"
+                )
             self._slot = current_loop().slot()
             try:
                 await self._slot

@@ -12,9 +12,10 @@ from enum import Enum
 
 from attrs import frozen
 
+from greenroom.logs import logger_named
 from greenroom.mailbox.broadcast import Broadcast, Subscription
 
-logger = logging.getLogger("greenroom.dead_letters")
+logger = logger_named("greenroom.dead_letters")
 
 
 RECIPIENTS = 10_000

@@ -9,12 +9,13 @@ from typing import Any
 import anyio
 
 from greenroom.errors import BadSpec, StartFailed, TreeFailed
+from greenroom.logs import logger_named
 from greenroom.runtime.runtime import Backend, Runtime
 from greenroom.runtime.signals import Signals
 from greenroom.runtime.watchdog import Watchdog
 from greenroom.supervisors import SupervisorSpec
 
-logger = logging.getLogger("greenroom.runtime")
+logger = logger_named("greenroom.runtime")
 
 CLEAN = 0
 """Everything stopped as it was meant to."""

@@ -5,7 +5,6 @@ Everything of the tree runs below `Root.run`, inside a shielded scope: nothing f
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +27,7 @@ from greenroom.actors import (
 )
 from greenroom.actors.busy import BusyLives
 from greenroom.errors import RestartLimitExceeded, RuntimeNotRunning, StartFailed, TreeFailed
+from greenroom.logs import logger_named
 from greenroom.mailbox import Broadcast, DeadLetters, EventLoop, Slot
 from greenroom.runtime.shutdown import Shutdown, ShutdownReport, Stage, StopRequested
 from greenroom.runtime.snapshot import TreeNode, snapshot
@@ -37,7 +37,7 @@ from greenroom.supervisors.stray import StrayMailbox
 if TYPE_CHECKING:
     from greenroom.runtime.runtime import Runtime
 
-logger = logging.getLogger("greenroom.runtime")
+logger = logger_named("greenroom.runtime")
 
 
 class Root:

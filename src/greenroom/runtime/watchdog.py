@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
-import logging
 import os
 import sys
 import threading
@@ -21,9 +20,10 @@ from attrs import define, frozen
 
 from greenroom.actors import Event
 from greenroom.actors.frames import running_on
+from greenroom.logs import logger_named
 from greenroom.mailbox import EventLoop
 
-logger = logging.getLogger("greenroom.runtime")
+logger = logger_named("greenroom.runtime")
 
 TICK = 0.1
 """Seconds between two looks at the loop."""

@@ -11,10 +11,11 @@ from typing import Any, Literal
 from attrs import frozen
 
 from greenroom.actors import Event, Exit, Ref, Services, State
+from greenroom.logs import logger_named
 from greenroom.supervisors.options import Restart, Shutdown
 from greenroom.supervisors.specs import Child, SupervisorSpec
 
-logger = logging.getLogger("greenroom.supervisor")
+logger = logger_named("greenroom.supervisor")
 
 Context = Literal["progress", "child_terminated", "start_error", "shutdown", "shutdown_error"]
 

@@ -50,20 +50,28 @@ class Server:
         arguments = ("-w", "-D", str(self.folder), "-m", mode, "-l", str(self.folder / "log"), "restart")
         pgexec("pg_ctl", arguments, bin_path=self.handle.bin_path, user=self.handle.system_user)
 
-    def kill_backends(self, application: str = "greenroom") -> int:
-        """SIGKILL the processes of an application's sessions, which makes the whole server recover as after a crash."""
-        pids = asyncio.run(self._pids(application))
-        for pid in pids:
-            os.kill(pid, signal.SIGKILL)
-        return len(pids)
+    def kill_a_backend(self, application: str = "greenroom") -> None:
+        """SIGKILL the process of an application's session, which makes the whole server recover as after a crash."""
+        os.kill(asyncio.run(self._session_of(application)), signal.SIGKILL)
 
-    async def _pids(self, application: str) -> list[int]:
-        connection = await asyncpg.connect(self.url)
-        try:
-            rows = await connection.fetch("SELECT pid FROM pg_stat_activity WHERE application_name = $1", application)
-            return [row["pid"] for row in rows]
-        finally:
-            await connection.close()
+    async def _session_of(self, application: str) -> int:
+        """The process of such a session, once there is one; the server may be recovering from the last time."""
+        while True:
+            try:
+                connection = await asyncpg.connect(self.url)
+            except (OSError, asyncpg.PostgresError):
+                await asyncio.sleep(0.02)
+                continue
+            try:
+                pid = await connection.fetchval(
+                    "SELECT pid FROM pg_stat_activity WHERE application_name = $1 LIMIT 1", application
+                )
+            except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+                pid = None
+            connection.terminate()
+            if pid is not None:
+                return int(pid)
+            await asyncio.sleep(0.02)
 
 
 @contextmanager

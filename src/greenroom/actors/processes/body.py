@@ -31,12 +31,13 @@ from greenroom.actors.processes.wire import LONGEST, Frame, Kind
 from greenroom.actors.processes.worker_process import WorkerEnd, WorkerProcess, preamble
 from greenroom.actors.real_time import RealTime
 from greenroom.errors import NotEncodable, RemoteError, Undecodable, UnhandledMessage, WorkerDied
+from greenroom.logs import logger_named
 from greenroom.mailbox import DeadLetterReason, Slot, message_type
 
 if TYPE_CHECKING:
     from greenroom.actors.life import ActorLife
 
-logger = logging.getLogger("greenroom.actors")
+logger = logger_named("greenroom.actors")
 
 UNHEARD = 1.0
 """Seconds that a worker may live without its end of the wire."""

@@ -6,7 +6,6 @@ event-loop task of its own.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +18,7 @@ from greenroom.actors.real_time import RealTime
 from greenroom.actors.ref import Ref
 from greenroom.actors.services import Services
 from greenroom.errors import GreenroomError, MailboxFull, WouldDeadlock
+from greenroom.logs import logger_named
 from greenroom.mailbox import DeadLetterReason, Mailbox, MemoryMailbox
 from greenroom.mailbox.parking import CancelScope
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from greenroom.actors.life import ActorLife
     from greenroom.actors.processes.parcels import Parcels
 
-logger = logging.getLogger("greenroom.actors")
+logger = logger_named("greenroom.actors")
 
 
 class Errands:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import socket
 from collections import deque
 from collections.abc import Callable
@@ -11,9 +10,10 @@ import anyio
 
 from greenroom.actors.body_tasks import BodyTasks
 from greenroom.actors.processes.wire import Frame, Splitter
+from greenroom.logs import logger_named
 from greenroom.mailbox import EventLoop
 
-logger = logging.getLogger("greenroom.actors")
+logger = logger_named("greenroom.actors")
 
 READ = 1 << 16
 """Bytes taken at once."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import os
 import signal
 import socket
@@ -24,8 +23,9 @@ from attrs import frozen
 
 from greenroom.actors.processes.oom import OutOfMemory
 from greenroom.actors.processes.references import main_program
+from greenroom.logs import logger_named
 
-logger = logging.getLogger("greenroom.actors")
+logger = logger_named("greenroom.actors")
 
 BOOT = Path(__file__).with_name("boot.py")
 

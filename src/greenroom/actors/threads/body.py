@@ -7,7 +7,6 @@ has ended after all. `pykka_bridge` is what runs on the thread.
 
 from __future__ import annotations
 
-import logging
 import sys
 import threading
 import traceback
@@ -26,13 +25,14 @@ from greenroom.actors.messages import Exit, Rejected, Stop
 from greenroom.actors.real_time import RealTime
 from greenroom.actors.threads.context import ThreadContext
 from greenroom.actors.threads.pykka_bridge import Delivery, Line, Reply, Stage
+from greenroom.logs import logger_named
 from greenroom.mailbox import Slot
 
 if TYPE_CHECKING:
     from greenroom.actors.life import ActorLife
 
 
-logger = logging.getLogger("greenroom.actors")
+logger = logger_named("greenroom.actors")
 
 
 class ThreadBody:
