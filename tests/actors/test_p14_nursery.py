@@ -299,3 +299,24 @@ async def test_a_nursery_called_from_another_thread_names_the_way_out() -> None:
         error = await runtime.ref("app/a").ask(Do(start_elsewhere), timeout=None)
         assert "runtime.from_thread.call" in str(error)
         assert node(runtime, "app/a").state is gr.State.RUNNING
+
+
+async def test_p01_an_actor_that_is_stuck_in_its_nursery_is_reported_with_the_stack_of_that_task() -> None:
+    released = anyio.Event()
+
+    async def stubborn_work() -> None:
+        while not released.is_set():
+            try:
+                await anyio.sleep(1)
+            except BaseException:  # noqa: BLE001 - swallowing its cancellation is the point
+                pass
+
+    async with tree(gr.Child("a", Puppet, shutdown=1.0)) as runtime:
+        await runtime.ref("app/a").ask(start(stubborn_work))
+        with runtime.events() as events:
+            runtime.request_stop()
+            async for event in events:
+                if isinstance(event, gr.ActorStuck):
+                    assert "stubborn_work" in event.stack
+                    break
+        released.set()

@@ -48,6 +48,7 @@ async def test_a_period_too_short_to_tell_two_moments_apart_neither_ends_the_run
         return clocks[-1]
 
     async with gr.Runtime(gr.Supervisor("app", gr.Child("clock", make))) as runtime:
+        await anyio.sleep(1_000)  # the later it is, the farther two moments are apart
         await runtime.ref("app/clock").ask(Set(period))
         await anyio.sleep(1)
     (clock,) = clocks

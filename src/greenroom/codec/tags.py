@@ -85,10 +85,13 @@ def import_class(tag: str) -> type[Any]:
     names = qualname.split(".")
     if not colon or not all(name.isidentifier() for name in (*module_name.split("."), *names)):
         raise LookupError(f"{tag!r} is not of the form 'module:qualname'")
+    loaded_as = module_name
     if module_name == "__main__":
         _require_loadable_main(tag)
+        if "__mp_main__" in sys.modules:  # where it is being loaded just now, only this name is the program's
+            loaded_as = "__mp_main__"
     try:
-        found: Any = sys.modules.get(module_name) or importlib.import_module(module_name)
+        found: Any = sys.modules.get(loaded_as) or importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         raise LookupError(f"there is no module {error.name!r}, which {tag} needs") from error
     for name in names:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, Final, Protocol, TypeVar
+from urllib.parse import urlsplit
 
+from greenroom.errors import BadStoreUrl
 from greenroom.mailbox.parking import EventLoop, current_loop
 from greenroom.persistence.clock import StoreClock, system_clock
 from greenroom.persistence.committer import Committer
 from greenroom.persistence.driver import Driver, Durability, Hold, Renewer
+from greenroom.persistence.postgres.target import SCHEMES, without_password
 from greenroom.persistence.transitions import Query, Refused, Transition
 from greenroom.persistence.urls import parse_url
 from greenroom.persistence.wakeups import Subscription
@@ -40,10 +43,16 @@ def make_driver(url: str, *, clock: StoreClock | None = None, bound: float = BOU
     Raises:
         BadStoreUrl: the URL names no database, or has an option that its kind of database does not have.
     """
-    parsed = parse_url(url)
+    if urlsplit(url).scheme in SCHEMES:
+        try:
+            from greenroom.persistence.postgres.driver import PostgresDriver
+        except ImportError as error:
+            problem = "PostgreSQL needs asyncpg: pip install 'greenroom[postgres]'"
+            raise BadStoreUrl(without_password(url), problem) from error
+        return PostgresDriver(url, clock, bound=bound, **options)
     from greenroom.persistence.sqlite.driver import SqliteDriver
 
-    return SqliteDriver(parsed, clock or system_clock(), bound=bound, **options)
+    return SqliteDriver(parse_url(url), clock or system_clock(), bound=bound, **options)
 
 
 @asynccontextmanager
@@ -61,7 +70,7 @@ async def open_store(
 
     Args:
         url: `sqlite:///relative.db`, `sqlite:////absolute.db`, `sqlite://:memory:`; `?durability=reduced` gives up the
-            fsync at each commit.
+            fsync at each commit. `postgresql://user@host/database`, with the extra `postgres`.
         bound: seconds (> 0) that a request may wait for its answer.
         clock: for the testing kit.
         driver: for the testing kit: gets the driver and gives the one to use.

@@ -29,6 +29,7 @@ from greenroom.mailbox import (
     is_seconds,
 )
 from greenroom.runtime.from_thread import FromThread
+from greenroom.runtime.leaving import what_leaves
 from greenroom.runtime.root import Root
 from greenroom.runtime.shutdown import ShutdownReport, Stage
 from greenroom.runtime.signals import Signals
@@ -283,29 +284,8 @@ class Runtime:
 
     @staticmethod
     def _what_leaves(root: Root, left: BaseException | None, met: BaseException | None) -> BaseException | None:
-        """What the block raises, of all that may have happened.
-
-        Args:
-            left: what the body was left by, our own cancellation of it excepted.
-            met: a cancellation of the host, or a Ctrl-C, that came while the block waited.
-        """
-        own = left if not isinstance(left, root.services.loop.cancelled) else None
-        if own is None and isinstance(met, KeyboardInterrupt):
-            own = met
         failure = root.failure() if root.started else None
-        if root.fatal is not None and not isinstance(own, (KeyboardInterrupt, SystemExit)):
-            if own is not None:
-                root.fatal.add_note(f"greenroom: besides, the block was left by {type(own).__qualname__}: {own}")
-            return root.fatal
-        if own is not None:
-            if failure is not None and failure is not own:
-                own.add_note(f"greenroom: besides, {failure}")
-            return own
-        # A failure of the tree is not lost in a cancellation of the host, unless both come from one of all tasks of the loop.
-        cancellation = left or met
-        if failure is not None and cancellation is not None and isinstance(failure.__cause__, type(cancellation)):
-            return cancellation
-        return failure or cancellation
+        return what_leaves(left, met, fatal=root.fatal, failure=failure, cancelled=root.services.loop.cancelled)
 
     async def _settle(self, root: Root, reached: Callable[[], bool], met: BaseException | None) -> BaseException | None:
         """Wait though the host is cancelled. Returns the last cancellation that was met; from the first on, the tree's end is awaited."""

@@ -78,6 +78,11 @@ _FINISH: Final = _statement(
 )
 
 
+def _some(values: list[Any]) -> list[Any] | None:
+    """An array for the database, which takes none for one that is all NULL: it costs nothing then, on either side."""
+    return None if values.count(None) == len(values) else values
+
+
 class Accept:
     """Messages come in."""
 
@@ -96,9 +101,9 @@ class Accept:
             [item.message_id for item in items],
             [item.digest for item in items],
             [item.type for item in items],
-            *([body[n] for body in bodies] for n in range(3)),
-            [item.sender for item in items],
-            [maybe_micros(item.deliver_at) for item in items],
+            *(_some([body[n] for body in bodies]) for n in range(3)),
+            _some([item.sender for item in items]),
+            _some([maybe_micros(item.deliver_at) for item in items]),
         )
         assert row is not None  # a function with OUT arguments gives one
         answers = [
@@ -156,12 +161,12 @@ class Finish:
             [item.execution_id for item in items],
             [item.generation for item in items],
             [item.seq for item in items],
-            *([columns[n] for columns in replies] for n in range(3)),
-            *([columns[n] for columns in errors] for n in range(3)),
-            *([columns[n] for columns in states] for n in range(3)),
-            [None if item.state is None else item.state.type for item in items],
-            [None if item.state is None else item.state.version for item in items],
-            [item.next_seq for item in items],
+            *(_some([columns[n] for columns in replies]) for n in range(3)),
+            *(_some([columns[n] for columns in errors]) for n in range(3)),
+            *(_some([columns[n] for columns in states]) for n in range(3)),
+            _some([None if item.state is None else item.state.type for item in items]),
+            _some([None if item.state is None else item.state.version for item in items]),
+            _some([item.next_seq for item in items]),
             [item.max_deliveries for item in items],
         )
         assert row is not None  # a function with OUT arguments gives one

@@ -48,8 +48,11 @@ def stored_answer(row: asyncpg.Record, transition_id: str) -> Any:
     if row["kind"] is None:
         return decode_answer(row["answers"], transition_id)
     at = row["transition_ids"].index(transition_id)
-    columns = (row[name][at] for name in ("addresses", "keys", "verdicts", "numbers"))
-    return _MAKERS[row["kind"]](*columns)
+    address, key, verdict, number = (
+        None if row[name] is None else row[name][at]  # an array that would be all NULL is none
+        for name in ("addresses", "keys", "verdicts", "numbers")
+    )
+    return _MAKERS[row["kind"]](str(address), str(key), str(verdict), number)
 
 
 def stored_answers(row: asyncpg.Record, items: Sequence[Transition[Any]]) -> list[Any]:

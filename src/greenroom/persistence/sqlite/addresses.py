@@ -15,7 +15,8 @@ from greenroom.persistence.addresses import (
     Unparked,
 )
 from greenroom.persistence.sqlite.mail import settle_due
-from greenroom.persistence.sqlite.unit import Unit, payload_of
+from greenroom.persistence.sqlite.rows import payload_of
+from greenroom.persistence.sqlite.unit import Unit
 from greenroom.persistence.transitions import RefusalReason, Refused
 
 
@@ -43,13 +44,14 @@ def claim(unit: Unit, item: ClaimAddress) -> Claimed | Refused:
     row.owner = item.execution_id
     row.closed_at = None
     row.due_at = None
+    *payload, state_type, state_version = unit.state(row)
     return Claimed(
         generation=row.generation,
         handled_seq=row.handled_seq,
         last_seq=row.last_seq,
-        state=payload_of(row.state, row.state_content, row.state_size),
-        state_type=row.state_type,
-        state_version=row.state_version,
+        state=payload_of(*payload),
+        state_type=state_type,
+        state_version=state_version,
     )
 
 

@@ -19,7 +19,8 @@ from greenroom.persistence.callbacks import (
 )
 from greenroom.persistence.clock import maybe_micros
 from greenroom.persistence.observations import ObservationKind
-from greenroom.persistence.sqlite.unit import Unit, columns_of
+from greenroom.persistence.sqlite.rows import columns_of
+from greenroom.persistence.sqlite.unit import Unit
 from greenroom.persistence.transitions import RefusalReason, Refused
 
 OPEN: Final = CallbackStatus.OPEN.value

@@ -21,7 +21,8 @@ from greenroom.persistence.messages import Disposition
 from greenroom.persistence.observations import ObservationKind
 from greenroom.persistence.sqlite.mail import QUEUED, insert, receive, settle
 from greenroom.persistence.sqlite.outbox import hold, to_outside
-from greenroom.persistence.sqlite.unit import AddressRow, Unit, columns_of
+from greenroom.persistence.sqlite.rows import AddressRow, columns_of
+from greenroom.persistence.sqlite.unit import Unit
 from greenroom.persistence.transitions import OwnerWrite, RefusalReason, Refused
 
 # A message that may be in hand.
@@ -131,8 +132,7 @@ def finish(unit: Unit, item: FinishDelivery) -> Handled | Refused:
             UPDATE_HANDLED, (unit.now, *columns_of(item.reply), *columns_of(item.error), item.address, item.seq)
         )
     if item.state is not None:
-        row.state, row.state_content, row.state_size = columns_of(item.state.payload)
-        row.state_type, row.state_version = item.state.type, item.state.version
+        unit.write_state(row, item.state)
     for timer in item.timers:
         _set_timer(unit, row, timer)
     outgoing = _send(unit, row, item) if item.outgoing else ()

@@ -32,6 +32,7 @@ from greenroom.persistence.sqlite.connection import Connect, code_of, connect, d
 from greenroom.persistence.sqlite.liveness import FileHold, LockFiles
 from greenroom.persistence.sqlite.reads import READERS, Reader
 from greenroom.persistence.sqlite.renewer import UPDATE_LEASE, MemoryRenewer, Renewal, SqliteRenewer
+from greenroom.persistence.sqlite.rows import AddressRows
 from greenroom.persistence.sqlite.unit import Unit
 from greenroom.persistence.transitions import Query, Transition
 from greenroom.persistence.urls import StoreUrl
@@ -111,6 +112,7 @@ class SqliteDriver:
         """Until when delayed messages have been looked for."""
         self._batches = 0
         self._renewals: deque[Renewal] = deque()
+        self._rows = AddressRows()
 
     def run(self, main: Coroutine[Any, Any, None]) -> None:
         run_blocking(main)
@@ -124,14 +126,13 @@ class SqliteDriver:
     def _open(self) -> sqlite3.Connection:
         if self._connection is None:
             self._connection = connect(self._url, self._clock, patience=self._patience, factory=self._connect)
+            self._rows.let_go()  # another connection counts the database's versions anew
             self._data_version = self._version(self._connection)
             self._looked = self._clock.now()
         return self._connection
 
     def _drop(self) -> None:
-        if (
-            self._connection is not None and self._url.path != ":memory:"
-        ):  # one in memory would be lost with all it holds
+        if self._connection is not None and self._url.path != ":memory:":  # which would be lost with all it holds
             connection, self._connection = self._connection, None
             with suppress(sqlite3.Error):
                 connection.close()
@@ -152,7 +153,7 @@ class SqliteDriver:
             self._give_up(error)
         try:
             self._fold_renewals(connection)
-            unit = Unit(connection, self._clock, self._locks)
+            unit = Unit(connection, self._clock, self._locks, self._rows)
             answers = [APPLIERS[type(item)](unit, item) for item in items]
             unit.flush()
             unit.execute(INSERT_BATCH, (batch_id, unit.now, encode_answers(items, answers)))
@@ -160,6 +161,7 @@ class SqliteDriver:
             if self._batches % TRIM_EVERY == 0:
                 unit.execute(TRIM_BATCHES, (unit.now - round(Retention().batches.total_seconds() * 1e6),))
         except Exception as error:  # whatever an item sets off, its neighbours must not pay for it
+            self._rows.let_go()
             self._roll_back(connection)
             if isinstance(error, sqlite3.Error) and (passing := not_reached(error)) is not None:
                 self._drop()
@@ -168,10 +170,11 @@ class SqliteDriver:
         try:
             connection.execute("COMMIT")
         except sqlite3.Error as error:
-            return self._commit_failed(connection, error)
+            self._rows.let_go()
+            self._commit_failed(connection, error)
         return Applied(answers, frozenset(unit.woken))
 
-    def _commit_failed(self, connection: sqlite3.Connection, error: sqlite3.Error) -> Applied:
+    def _commit_failed(self, connection: sqlite3.Connection, error: sqlite3.Error) -> NoReturn:
         if connection.in_transaction and code_of(error) == sqlite3.SQLITE_BUSY:
             self._roll_back(connection)
             raise Contended(str(error)) from error

@@ -46,7 +46,7 @@ def drain(unit: Unit, item: DrainExecution) -> ExecutionMoved | Refused:
     if view.state == "ended":
         return Refused(RefusalReason.LEASE_EXPIRED, f"the execution {item.execution_id} has ended")
     unit.execute(UPDATE_DRAINING, (item.execution_id,))
-    unit.forget()
+    unit.forget_execution(item.execution_id)
     return ExecutionMoved(ExecutionState.DRAINING)
 
 
@@ -56,7 +56,7 @@ def end(unit: Unit, item: EndExecution) -> ExecutionMoved | Refused:
     for (address,) in unit.execute(SELECT_OWNED, (item.execution_id, -1)).fetchall():
         _disown(unit, address)
     unit.execute(UPDATE_ENDED, (unit.now, item.execution_id))
-    unit.forget()
+    unit.forget_execution(item.execution_id)
     return ExecutionMoved(ExecutionState.ENDED)
 
 
@@ -82,5 +82,5 @@ def release_lost(unit: Unit, item: ReleaseLost) -> LostReleased | Refused:
     more = len(owned) > item.limit
     if not more:
         unit.execute(UPDATE_ENDED, (unit.now, item.execution_id))
-        unit.forget()
+        unit.forget_execution(item.execution_id)
     return LostReleased(min(len(owned), item.limit), more)

@@ -7,7 +7,8 @@ from typing import Final
 from greenroom.persistence.content import Payload
 from greenroom.persistence.messages import Disposition, MessageStatus, Receipt
 from greenroom.persistence.observations import ObservationKind
-from greenroom.persistence.sqlite.unit import AddressRow, Unit, columns_of
+from greenroom.persistence.sqlite.rows import AddressRow, columns_of
+from greenroom.persistence.sqlite.unit import Unit
 
 DELAYED: Final = MessageStatus.DELAYED.value
 QUEUED: Final = MessageStatus.QUEUED.value

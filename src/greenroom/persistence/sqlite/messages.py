@@ -17,7 +17,8 @@ from greenroom.persistence.messages import (
     SettleDead,
 )
 from greenroom.persistence.sqlite.mail import DEAD, may_be_due, next_due, receive, settle_due
-from greenroom.persistence.sqlite.unit import AddressRow, Unit
+from greenroom.persistence.sqlite.rows import AddressRow
+from greenroom.persistence.sqlite.unit import Unit
 from greenroom.persistence.transitions import RefusalReason, Refused
 
 # Delayed messages whose time has come, the longest due first, and in the order of their acceptance.

@@ -21,7 +21,8 @@ from greenroom.persistence.outbox import (
     Sending,
 )
 from greenroom.persistence.sqlite.mail import receive
-from greenroom.persistence.sqlite.unit import AddressRow, Unit, columns_of, payload_of
+from greenroom.persistence.sqlite.rows import AddressRow, columns_of, payload_of
+from greenroom.persistence.sqlite.unit import Unit
 from greenroom.persistence.transitions import RefusalReason, Refused
 
 # Something to send, or to bring when there is room.

@@ -36,7 +36,7 @@ from greenroom.persistence.messages import (
 from greenroom.persistence.observations import ListObservations, Observation, ObservationKind
 from greenroom.persistence.outbox import DueOutbox, FlushableHeld, Held, OutboxRecord, OutboxStatus, ReadOutbox
 from greenroom.persistence.sqlite.liveness import LockFiles
-from greenroom.persistence.sqlite.unit import payload_of
+from greenroom.persistence.sqlite.rows import payload_of
 from greenroom.persistence.transitions import Query
 
 _ADDRESS = (

@@ -1,48 +1,25 @@
 """The unit of work: one batch, in one transaction, under the database's write lock.
 
-Rows of addresses and executions are read at first use, decided about in Python, and written back once, however many items of
-the batch touched them. Whatever reads or writes those rows past the unit must `flush` it first. An item decides before it
-changes anything; if applying it raises all the same, the whole transaction is rolled back and the unit is dropped.
+An item decides before it changes anything; if applying it raises all the same, the whole transaction is rolled back and the
+unit is dropped, with all rows in hand.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from typing import Any, Final
+from typing import Any
 
 from attrs import frozen
 
+from greenroom.persistence.addresses import StateWrite
 from greenroom.persistence.answers import encode_transition
 from greenroom.persistence.clock import StoreClock
 from greenroom.persistence.content import CHUNK, INLINE_LIMIT, Content, Payload, digest_of
 from greenroom.persistence.observations import ObservationKind
 from greenroom.persistence.sqlite.liveness import LockFiles
+from greenroom.persistence.sqlite.rows import SELECT_STATE, UPDATE_STATE, AddressRow, AddressRows, columns_of
 from greenroom.persistence.transitions import OwnerWrite, RefusalReason, Refused
 
-COUNTERS: Final = (
-    "last_seq",
-    "handled_seq",
-    "settled_ahead",
-    "queued",
-    "ready",
-    "delayed",
-    "last_delayed",
-    "held",
-    "last_ordinal",
-)
-OWNERSHIP: Final = ("kind", "generation", "owner", "capacity", "parked", "parked_detail", "closed_at", "due_at")
-STATE: Final = ("state", "state_content", "state_size", "state_type", "state_version")
-COLUMNS: Final = (*COUNTERS, *OWNERSHIP, *STATE)
-
-# One address, to be decided about.
-SELECT_ADDRESS = f"SELECT {', '.join(COLUMNS)} FROM addresses WHERE address = ?"
-# A new address.
-INSERT_ADDRESS = f"INSERT INTO addresses (address, {', '.join(COLUMNS)}) VALUES (?{', ?' * len(COLUMNS)})"
-# Groups of columns that change together; what did not change is not written, nor are its indexes.
-UPDATES: Final = tuple(
-    (columns, f"UPDATE addresses SET {', '.join(f'{name} = ?' for name in columns)} WHERE address = ?")
-    for columns in (COUNTERS, OWNERSHIP, STATE)
-)
 # One execution, to see whether it may write.
 SELECT_EXECUTION = "SELECT state, lease_until, boot_id, locked FROM executions WHERE execution_id = ?"
 # Something that was refused, came late or matched nothing.
@@ -56,91 +33,6 @@ TOUCH_CONTENT = "UPDATE content SET kept_at = ? WHERE digest = ?"
 INSERT_CONTENT = "INSERT INTO content (digest, chunk, kept_at, bytes) VALUES (?, ?, ?, ?)"
 
 
-class AddressRow:
-    """An address's row in hand. Its attributes are the columns."""
-
-    __slots__ = ("address", "new", "stored", *COLUMNS)
-
-    last_seq: int
-    handled_seq: int
-    settled_ahead: int
-    queued: int
-    ready: int
-    delayed: int
-    last_delayed: int
-    held: int
-    last_ordinal: int
-    kind: str
-    generation: int
-    owner: str | None
-    capacity: int | None
-    parked: str | None
-    parked_detail: str | None
-    closed_at: int | None
-    due_at: int | None
-    state: bytes | None
-    state_content: str | None
-    state_size: int | None
-    state_type: str | None
-    state_version: int | None
-
-    def __init__(self, address: str, values: tuple[Any, ...], *, new: bool) -> None:
-        self.address, self.new, self.stored = address, new, values
-        (
-            self.last_seq,
-            self.handled_seq,
-            self.settled_ahead,
-            self.queued,
-            self.ready,
-            self.delayed,
-            self.last_delayed,
-            self.held,
-            self.last_ordinal,
-            self.kind,
-            self.generation,
-            self.owner,
-            self.capacity,
-            self.parked,
-            self.parked_detail,
-            self.closed_at,
-            self.due_at,
-            self.state,
-            self.state_content,
-            self.state_size,
-            self.state_type,
-            self.state_version,
-        ) = values
-
-    def values(self) -> tuple[Any, ...]:
-        return (
-            self.last_seq,
-            self.handled_seq,
-            self.settled_ahead,
-            self.queued,
-            self.ready,
-            self.delayed,
-            self.last_delayed,
-            self.held,
-            self.last_ordinal,
-            self.kind,
-            self.generation,
-            self.owner,
-            self.capacity,
-            self.parked,
-            self.parked_detail,
-            self.closed_at,
-            self.due_at,
-            self.state,
-            self.state_content,
-            self.state_size,
-            self.state_type,
-            self.state_version,
-        )
-
-
-NEW_ADDRESS: Final = (0,) * len(COUNTERS) + ("mailbox", 0) + (None,) * (len(COLUMNS) - len(COUNTERS) - 2)
-
-
 @frozen
 class ExecutionView:
     """An execution, as far as it matters to those that write in its name or want to take its place."""
@@ -151,22 +43,12 @@ class ExecutionView:
     locked: bool
 
 
-def columns_of(payload: Payload | None) -> tuple[bytes | None, str | None, int | None]:
-    """A payload as its three columns."""
-    if isinstance(payload, Content):
-        return None, payload.digest, payload.size
-    return payload, None, None
-
-
-def payload_of(data: bytes | None, digest: str | None, size: int | None) -> Payload | None:
-    """A payload from its three columns."""
-    return data if digest is None or size is None else Content(digest, size)
-
-
 class Unit:
     """One transaction. `now` is the store's time, read once, after the lock was had (R13)."""
 
-    def __init__(self, connection: sqlite3.Connection, clock: StoreClock, locks: LockFiles | None) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, clock: StoreClock, locks: LockFiles | None, rows: AddressRows
+    ) -> None:
         self._cursor = connection.cursor()
         self.execute = self._cursor.execute
         self.clock = clock
@@ -176,48 +58,35 @@ class Unit:
         """Addresses that have something new to do when this is committed."""
         self.locks = locks
         """Proofs of life; None where there are none."""
-        self._addresses: dict[str, AddressRow | None] = {}
+        self._rows = rows
         self._executions: dict[str, ExecutionView | None] = {}
+        rows.begin(self._cursor)
 
     # ------------------------------------------------------------------------------------------------------ addresses
 
     def address(self, address: str) -> AddressRow | None:
         """The address's row; None when there is none."""
-        try:
-            return self._addresses[address]
-        except KeyError:
-            values = self.execute(SELECT_ADDRESS, (address,)).fetchone()
-            row = None if values is None else AddressRow(address, values, new=False)
-            self._addresses[address] = row
-            return row
+        return self._rows.get(self._cursor, address)
 
     def new_address(self, address: str) -> AddressRow:
         """A row for an address that has none."""
-        row = self._addresses[address] = AddressRow(address, NEW_ADDRESS, new=True)
-        return row
+        return self._rows.add(address)
 
     def flush(self) -> None:
         """Write back what has changed."""
-        for address, row in self._addresses.items():
-            if row is None:
-                continue
-            values = row.values()
-            if row.new:
-                self.execute(INSERT_ADDRESS, (address, *values))
-            elif values != row.stored:
-                start = 0
-                for columns, update in UPDATES:
-                    end = start + len(columns)
-                    if values[start:end] != row.stored[start:end]:
-                        self.execute(update, (*values[start:end], address))
-                    start = end
-            row.new, row.stored = False, values
+        self._rows.flush(self._cursor)
 
-    def forget(self) -> None:
-        """Write back what has changed, and read everything again at its next use."""
-        self.flush()
-        self._addresses.clear()
-        self._executions.clear()
+    def state(self, row: AddressRow) -> tuple[Any, ...]:
+        """A durable actor's state: three columns of its payload, its type and its version."""
+        if row.new:
+            return (None,) * 5
+        values: tuple[Any, ...] = self.execute(SELECT_STATE, (row.address,)).fetchone()
+        return values
+
+    def write_state(self, row: AddressRow, state: StateWrite) -> None:
+        if row.new:
+            self.flush()
+        self.execute(UPDATE_STATE, (*columns_of(state.payload), state.type, state.version, row.address))
 
     # ----------------------------------------------------------------------------------------------------- executions
 
@@ -230,6 +99,10 @@ class Unit:
             view = None if values is None else self._view(*values)
             self._executions[execution_id] = view
             return view
+
+    def forget_execution(self, execution_id: str) -> None:
+        """Its row was changed past this unit."""
+        self._executions.pop(execution_id, None)
 
     def _view(self, state: str, lease_until: int, boot_id: str, locked: int) -> ExecutionView:
         lasts = state != "ended" and boot_id == self.clock.boot_id

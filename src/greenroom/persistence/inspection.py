@@ -1,0 +1,66 @@
+"""Looking at a store's schema from outside, and bringing it up to date in the open: for operators and the command line."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import anyio.to_thread
+from attrs import frozen
+
+from greenroom.errors import BadStoreUrl
+from greenroom.persistence.urls import StoreUrl, parse_url
+
+if TYPE_CHECKING:
+    from greenroom.persistence.schema.migrations import SchemaState
+
+
+@frozen(kw_only=True)
+class SchemaReport:
+    """What a database says of its schema, and whether that is true."""
+
+    state: SchemaState
+    code: int
+    """What this code counts as."""
+    missing: tuple[int, ...]
+    """Migrations that have not been applied."""
+    differences: tuple[str, ...]
+    """What is not as the migrations that were applied have made it, one line each."""
+
+    @property
+    def is_good(self) -> bool:
+        """Can this code work with it as it is?"""
+        return not self.missing and not self.differences and self.state.oldest_code <= self.code
+
+
+async def check_store(url: str) -> SchemaReport:
+    """Look at a database without changing it.
+
+    Raises:
+        BadStoreUrl: it is none that can be looked at from outside (one in memory, for example).
+        StoreUnavailable: there is no such database, or it cannot be reached.
+        StoreMismatch: it is a database of something else.
+    """
+    from greenroom.persistence.sqlite.inspection import inspect
+
+    return await anyio.to_thread.run_sync(partial(inspect, _on_disk(url)))
+
+
+async def migrate_store(url: str) -> SchemaReport:
+    """Bring a database up to date, or make it. On SQLite opening a store does the same.
+
+    Raises:
+        As `check_store`; StoreMismatch also for a schema that is only for newer code.
+    """
+    from greenroom.persistence.sqlite.inspection import bring_up_to_date, inspect
+
+    parsed = _on_disk(url)
+    await anyio.to_thread.run_sync(partial(bring_up_to_date, parsed))
+    return await anyio.to_thread.run_sync(partial(inspect, parsed))
+
+
+def _on_disk(url: str) -> StoreUrl:
+    parsed = parse_url(url)
+    if parsed.path == ":memory:":
+        raise BadStoreUrl(url, "a database in memory exists only inside its own store")
+    return parsed
