@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -306,10 +307,8 @@ async def test_p01_an_actor_that_is_stuck_in_its_nursery_is_reported_with_the_st
 
     async def stubborn_work() -> None:
         while not released.is_set():
-            try:
+            with contextlib.suppress(BaseException):  # it swallows its cancellation
                 await anyio.sleep(1)
-            except BaseException:  # noqa: BLE001 - swallowing its cancellation is the point
-                pass
 
     async with tree(gr.Child("a", Puppet, shutdown=1.0)) as runtime:
         await runtime.ref("app/a").ask(start(stubborn_work))

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import pytest
 
 from greenroom.errors import TransitionFailed
 from greenroom.persistence.addresses import ReadAddress, StateWrite
+from greenroom.persistence.deliveries import BeginDelivery, FinishDelivery
 from greenroom.persistence.messages import Disposition
-from tests.persistence.stores import SqliteDatabase, claiming, done, message, owner, register
+from tests.persistence.stores import SqliteDatabase, claiming, done, drive, message, owner, register
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,22 +61,25 @@ async def test_what_was_rolled_back_is_not_remembered(database: SqliteDatabase) 
         assert connection.execute("SELECT count(*), max(seq) FROM messages").fetchone() == (6, 6)
 
 
-async def test_state_may_be_written_in_the_batch_in_which_its_address_comes_into_being(
-    database: SqliteDatabase,
-) -> None:
-    async with database.open() as store:
-        await done(store, register("e1"))
-        async with anyio.create_task_group() as group:  # all of it is submitted before the store thread looks again
-            desk = await owner(store, "other")
-            desk.address = "desk"
-            for transition in (
-                claiming("desk", "e1"),
-                message("desk", "m1"),
-                desk.begin(1),
-                desk.finish(1, state=StateWrite(payload=b"first", type="S", version=1)),
-                claiming("desk", "e1"),
-            ):
-                group.start_soon(store.commit, transition)
-        record = await store.read(ReadAddress(address="desk"))
-        assert record is not None
-        assert record.generation == 2
+def test_state_may_be_written_in_the_batch_in_which_its_address_comes_into_being(database: SqliteDatabase) -> None:
+    driver = database.driver()
+    fence: dict[str, Any] = {"address": "desk", "execution_id": "e1", "generation": 1}
+    state = StateWrite(payload=b"first", type="S", version=1)
+
+    async def work() -> list[Any]:
+        await driver.open()
+        await driver.apply("batch-1", [register("e1")])
+        items = [
+            claiming("desk", "e1"),
+            message("desk", "m1"),
+            BeginDelivery(**fence, seq=1),
+            FinishDelivery(**fence, seq=1, state=state),
+            claiming("desk", "e1"),
+        ]
+        applied = await driver.apply("batch-2", items)
+        await driver.close()
+        return list(applied.answers)
+
+    first, _, _, _, last = drive(driver, work)
+    assert (first.generation, first.state) == (1, None)
+    assert (last.generation, last.state, last.state_type) == (2, b"first", "S")
