@@ -6,6 +6,7 @@ import functools
 import gc
 from typing import Any
 
+import anyio
 import attrs
 import pytest
 
@@ -184,6 +185,6 @@ async def test_an_ended_actor_is_let_go_of() -> None:
         for _ in range(5):
             runtime.ref("app/a").tell(Fail(gr.Stop()))
             await runtime.ref("app/a").ask(Note("x"))
-        await idle()
+        await anyio.sleep(1)  # until the supervisor, too, is through with the last end
         gc.collect()
         assert [reference() is not None for reference in made] == [False] * 5 + [True]

@@ -195,8 +195,8 @@ def test_every_kind_of_event_has_a_level_or_is_logged_by_its_supervisor(kind: ty
 def test_an_event_is_logged_at_the_level_of_its_kind(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "greenroom.events")
     log_event(gr.ActorStarted(at=0.0, path="s/a", incarnation=1))
-    log_event(gr.ActorStuck(at=0.0, path="s/a", incarnation=1, message_type=None, age=1.0, stack=""))
-    assert [r.levelno for r in caplog.records] == [logging.DEBUG, logging.ERROR]
+    log_event(gr.LoopBlocked(at=0.0, path="s/a", seconds=1.0, message_type=None, stack=""))
+    assert [r.levelno for r in caplog.records] == [logging.DEBUG, logging.WARNING]
 
 
 def test_what_the_supervisor_has_logged_is_not_logged_again(caplog: pytest.LogCaptureFixture) -> None:

@@ -41,15 +41,15 @@ LEVELS: Final[Mapping[type[gr.Event], int]] = {
     # these are in the log already, in the words of whoever publishes them
     gr.ActorStarted: logging.DEBUG,
     gr.ActorEnded: logging.DEBUG,
+    gr.ActorStuck: logging.DEBUG,
     gr.ActorAbandoned: logging.DEBUG,
     gr.ProcessStarted: logging.DEBUG,
     gr.SlowHandler: logging.DEBUG,
     gr.StopRequested: logging.DEBUG,
     gr.RestartDelayed: logging.DEBUG,
     gr.RestartWaiting: logging.DEBUG,
-    # and these are not, or only half
+    # and this one only while it lasts: the event says for how long it was
     gr.LoopBlocked: logging.WARNING,
-    gr.ActorStuck: logging.ERROR,
 }
 """A `SupervisorReport` has no level here: its supervisor logs it whole."""
 
