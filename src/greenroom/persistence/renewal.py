@@ -129,13 +129,19 @@ class Execution:
             raise LeaseLost(self.id, answer.detail)
 
     async def end(self) -> None:
-        """It is over: what it owned may be claimed at once. Cancel-safe by a shield, bounded by the store's bound."""
+        """It is over: what it owned may be claimed at once. Cancel-safe by a shield, bounded by the store's bound.
+
+        Raises:
+            StoreUnavailable: nobody was told; the lease lapses.
+        """
         self.fence.close("the execution has ended")
         self.abandon()
         with anyio.CancelScope(shield=True):
-            await self._store.commit(EndExecution(execution_id=self.id))
-            if self._hold is not None:
-                await anyio.to_thread.run_sync(self._hold.release)
+            try:
+                await self._store.commit(EndExecution(execution_id=self.id))
+            finally:
+                if self._hold is not None:
+                    await anyio.to_thread.run_sync(self._hold.release)
 
     def abandon(self) -> None:
         """Renew the lease no more, and leave it to lapse: for an execution in which something still runs (P7)."""

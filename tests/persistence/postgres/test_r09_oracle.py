@@ -47,8 +47,12 @@ from greenroom.persistence.urls import parse_url
 from tests.persistence.postgres.help import Hands, opened, run, session
 from tests.persistence.postgres.servers import Server, fresh_schema
 
-ADDRESSES: Final = ("a", "b", "c")
+ADDRESSES: Final = ("a", "b", "c", "r", "s")
+RECIPIENTS: Final = ("r", "r", "s")
+"""To whom handlers send, most of the time: several in one group may, as long as they only count up."""
 EXECUTIONS: Final = ("e1", "e2")
+FORGOTTEN: Final = tuple(kind for kind in Prunable if kind is not Prunable.BATCHES)
+"""Of which there are as many on both databases."""
 LIKELY: Final = 0.85
 """How often an item is one that its address's state allows."""
 
@@ -65,6 +69,8 @@ class Writer:
     micros: int = 0
     known: dict[str, tuple[int, str | None, int, int]] = field(factory=dict)
     """Generation, owner, handled and last place of each address, as they were before the batch."""
+    begun: list[str] = field(factory=list)
+    """Addresses whose first unhandled message is in hand."""
     ids: int = 0
 
     def likely(self) -> bool:
@@ -110,6 +116,10 @@ class Writer:
     def finish(self) -> FinishDelivery:
         random = self.random
         where = self.delivery()
+        if self.begun and self.likely():
+            address = random.choice(self.begun)
+            generation, owner, handled, _ = self.known[address]
+            where = {"address": address, "execution_id": owner or "e1", "generation": generation, "seq": handled + 1}
         state = StateWrite(payload=self.body(), type="State", version=1) if random.random() < 0.5 else None
         following = where["seq"] + random.choice((1, 1, 2)) if random.random() < 0.5 else None
         plain = FinishDelivery(
@@ -120,11 +130,13 @@ class Writer:
             error=self.body() if random.random() < 0.1 else None,
             max_deliveries=random.choice((1, 5, 5)),
         )
-        if random.random() < 0.6:
+        if random.random() < 0.5:
             return plain
+        sending = attrs.evolve(plain, outgoing=tuple(self.outgoing() for _ in range(random.randrange(4))))
+        if random.random() < 0.6:
+            return sending
         return attrs.evolve(
-            plain,
-            outgoing=tuple(self.outgoing() for _ in range(random.randrange(4))),
+            sending,
             timers=tuple(self.timer() for _ in range(random.randrange(3))),
             outside=tuple(
                 ToOutside(destination="mail", message_id=self.message_id(), type="Mail", body=b"o")
@@ -135,7 +147,7 @@ class Writer:
     def outgoing(self) -> Outgoing:
         body = self.body()
         return Outgoing(
-            recipient=self.address(),
+            recipient=self.random.choice(RECIPIENTS) if self.likely() else self.address(),
             message_id=self.message_id(),
             type="Sent",
             body=body,
@@ -200,12 +212,12 @@ class Writer:
                 DrainExecution(execution_id=name),
                 EndExecution(execution_id=name),
                 RegisterExecution(execution_id=name, host="h", pid=1, boot_id="test", lease=30.0),
-                Prune(kind=self.random.choice(tuple(Prunable)), age=timedelta(seconds=20)),
+                Prune(kind=self.random.choice(FORGOTTEN), age=timedelta(seconds=20)),
             )
         )
 
     def item(self) -> Transition[Any]:
-        kind = self.random.choices(("accept", "begin", "finish", "claim", "other"), (30, 20, 30, 4, 16))[0]
+        kind = self.random.choices(("accept", "begin", "finish", "claim", "other"), (28, 24, 32, 3, 13))[0]
         written: Transition[Any] = getattr(self, kind)()
         return written
 
@@ -248,7 +260,7 @@ def started() -> Step:
     ]
     begun += [
         ClaimAddress(address=name, kind=AddressKind.ACTOR, execution_id="e1", capacity=capacity)
-        for name, capacity in zip(ADDRESSES, (None, 2, 4), strict=True)
+        for name, capacity in zip(ADDRESSES, (None, 2, 4, None, 3), strict=True)
     ]
     return begun, 0
 
@@ -272,12 +284,19 @@ def sqlite_says(seed: int) -> Outcome:
     async def main() -> None:
         await driver.open()
         connection = driver._open()
-        for number in range(16):
+        for number in range(20):
             writer.micros = hands.micros
             for address, *numbers in connection.execute(
                 "SELECT address, generation, owner, handled_seq, last_seq FROM addresses"
             ):
                 writer.known[address] = tuple(numbers)
+            writer.begun = [
+                address
+                for (address,) in connection.execute(
+                    "SELECT a.address FROM addresses a JOIN messages m ON m.address = a.address "
+                    "AND m.seq = a.handled_seq + 1 AND m.deliveries > 0 AND m.status = 'queued'"
+                )
+            ]
             size = writer.random.randrange(1, 13)
             step = (
                 ([writer.item() for _ in range(size)], writer.random.choice((0, 0, 1, 1, 15))) if number else started()

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import subprocess
+import sys
 from contextlib import asynccontextmanager, closing
 from typing import TYPE_CHECKING, Any
 
@@ -161,6 +164,28 @@ async def test_r12_a_process_that_holds_the_write_lock_stops_others_only_up_to_t
             other.execute("ROLLBACK")
         assert (await desk.send("m1")).disposition is Disposition.ACCEPTED
     assert rows(database) == [("m1", 1)]
+
+
+STOPPED = """
+import os, signal, sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("BEGIN IMMEDIATE")
+os.kill(os.getpid(), signal.SIGSTOP)
+"""
+
+
+@pytest.mark.real_time
+async def test_r12_a_stopped_process_inside_a_transaction_stops_others_only_up_to_the_bound(
+    database: SqliteDatabase,
+) -> None:
+    async with database.open(bound=0.3) as store:
+        desk = await owner(store)
+        with subprocess.Popen([sys.executable, "-c", STOPPED, str(database.path)]) as process:
+            os.waitid(os.P_PID, process.pid, os.WSTOPPED)
+            with pytest.raises(StoreUnavailable, match="it may have been stopped"):
+                await desk.send("m1")
+            process.kill()
+        assert (await desk.send("m1")).disposition is Disposition.ACCEPTED
 
 
 @pytest.mark.real_time

@@ -18,8 +18,9 @@ from greenroom.persistence.schema.migrations import CODE, MIGRATIONS, Migration,
 from greenroom.persistence.sqlite import connection as connecting
 from greenroom.persistence.sqlite.connection import connect
 from greenroom.persistence.store import open_store
+from greenroom.persistence.transitions import RefusalReason
 from greenroom.persistence.urls import parse_url
-from tests.persistence.stores import SteeredClock, owner
+from tests.persistence.stores import SteeredClock, owner, refused
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,6 +53,32 @@ async def test_c24_a_store_in_memory_is_volatile_and_works_like_any_other() -> N
         desk = await owner(store, execution_id="e1")
         await desk.send("m1")
         assert await desk.waiting() == ["m1"]
+
+
+async def test_a_lease_in_memory_is_renewed_too() -> None:
+    time = SteeredClock()
+    async with open_store("sqlite://:memory:", clock=time.store_clock) as store:
+        desk = await owner(store, lease=30.0)
+        renewer = store.renewer()
+        time.pass_time(20)
+        assert renewer.renew("e1", 30.0)
+        time.pass_time(20)
+        await desk.send("m1")
+        await desk.handle(1)
+        time.pass_time(20)
+        renewer.renew("e1", 30.0)  # too late: what has lapsed stays so
+        await desk.send("m2")
+        assert await refused(store, desk.begin(2)) is RefusalReason.LEASE_EXPIRED
+        renewer.close()
+
+
+def test_r13_sql_reads_the_stores_time_by_one_function(tmp_path: Path) -> None:
+    time = SteeredClock()
+    url = parse_url(f"sqlite:///{tmp_path}/store.db")
+    with closing(connect(url, time.store_clock, patience=1.0, factory=sqlite3.connect)) as connection:
+        time.pass_time(7)
+        now = connection.execute("SELECT greenroom_now()").fetchone()[0]
+    assert now == round((time.start.timestamp() + 7) * 1e6)
 
 
 async def test_two_stores_in_memory_share_nothing() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
+from attrs import evolve
+
 from greenroom.persistence.addresses import (
     ClaimAddress,
     CloseAddress,
@@ -23,7 +25,7 @@ from greenroom.persistence.outbox import BeginSend, FailSend, FinishSend, FlushH
 from greenroom.persistence.packing import Group, locks_of, pack
 from greenroom.persistence.postgres import addresses, callbacks, deliveries, executions, messages, outbox, retention
 from greenroom.persistence.postgres.functions import NAMES
-from greenroom.persistence.postgres.hot import HOT, LEFT, Frame
+from greenroom.persistence.postgres.hot import HOT, LEFT, Frame, send
 from greenroom.persistence.postgres.session import Connection
 from greenroom.persistence.postgres.unit import Unit
 from greenroom.persistence.retention import Prune
@@ -159,9 +161,38 @@ class Batch:
                     single.append(item)
                 else:
                     answers[id(item)] = answer
+        senders = [item for item in single if isinstance(item, FinishDelivery) and _only_sends(item)]
+        if len(senders) > 1 and await self._finish_senders(unit, senders, answers):
+            single = [item for item in single if id(item) not in answers]
         await unit.load(row.key for row in locks_of(single) if row.table == "addresses")
         for item in single:
             answers[id(item)] = await APPLIERS[group.kind](unit, item)
+
+    async def _finish_senders(self, unit: Unit, items: Sequence[FinishDelivery], answers: dict[int, Any]) -> bool:
+        """Handled messages that sent others, set by set. False when not all of it goes its ordinary way: nothing is done then.
+
+        Within a group, what they handle is theirs alone, so that it does not matter whose messages are sent when.
+        """
+        await unit.flush()
+        unit.drop(row.key for row in locks_of(items) if row.table == "addresses")
+        frame = Frame(now=unit.now, own=list(self._own))
+        await self._connection.execute("SAVEPOINT senders")
+        handled = await HOT[FinishDelivery].call(self._connection, frame, items)
+        assert handled is not None  # only a whole batch can be left as a whole
+        sent = None if LEFT in handled.answers else await send(self._connection, frame, items)
+        if sent is None:
+            await self._connection.execute("ROLLBACK TO SAVEPOINT senders")
+            return False
+        unit.woken |= sent.woken
+        unit.news |= sent.news
+        for item, answer, dispositions in zip(items, handled.answers, sent.answers, strict=True):
+            answers[id(item)] = evolve(answer, outgoing=dispositions)
+        return True
+
+
+def _only_sends(item: FinishDelivery) -> bool:
+    """It sends messages within the store, and does nothing else that is decided one by one."""
+    return bool(item.outgoing) and not item.timers and not item.outside
 
 
 def _one_by_one(group: Group) -> list[Transition[Any]]:

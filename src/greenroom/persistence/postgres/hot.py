@@ -6,13 +6,14 @@ A call with a batch's id is a whole transaction, one round trip for one fsync. W
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any, Final, Protocol
 
 from attrs import frozen
 
 from greenroom.persistence.clock import maybe_micros
 from greenroom.persistence.deliveries import BeginDelivery, FinishDelivery
-from greenroom.persistence.messages import AcceptMessage
+from greenroom.persistence.messages import AcceptMessage, Disposition
 from greenroom.persistence.postgres.functions import NAMES
 from greenroom.persistence.postgres.rows import columns_of
 from greenroom.persistence.postgres.session import Connection
@@ -66,7 +67,7 @@ def _statement(stem: str, types: str, result: str) -> str:
 
 _ACCEPT: Final = _statement(
     "accept",
-    "text text[] bigint text[] text[] text[] text[] text[] bytea[] text[] bigint[] text[] bigint[]",
+    "text text[] bigint text[] text[] text[] text[] text[] bytea[] text[] bigint[] text[] bigint[] boolean",
     "verdicts, numbers, woken, news",
 )
 _BEGIN: Final = _statement("begin", "text text[] bigint text[] text[] bigint[] bigint[] bigint[]", "verdicts, numbers")
@@ -104,6 +105,7 @@ class Accept:
             *(_some([body[n] for body in bodies]) for n in range(3)),
             _some([item.sender for item in items]),
             _some([maybe_micros(item.deliver_at) for item in items]),
+            False,
         )
         assert row is not None  # a function with OUT arguments gives one
         answers = [
@@ -178,6 +180,38 @@ class Finish:
                 for item, verdict, number in zip(items, row["verdicts"], row["numbers"], strict=True)
             ]
         )
+
+
+async def send(connection: Connection, frame: Frame, items: Sequence[FinishDelivery]) -> Result | None:
+    """Bring all that handlers sent to its recipients, in order. The answers are the dispositions of each item's messages.
+
+    None, and nothing is done, unless it can be told of each message by itself what becomes of it.
+    """
+    sent = [(item.address, message) for item in items for message in item.outgoing]
+    if len({(message.recipient, message.message_id) for _, message in sent}) < len(sent):
+        return None
+    bodies = [columns_of(message.body) for _, message in sent]
+    row = await connection.fetchrow(
+        _ACCEPT,
+        None,
+        None,
+        frame.now,
+        frame.own,
+        [message.recipient for _, message in sent],
+        [message.message_id for _, message in sent],
+        [message.digest for _, message in sent],
+        [message.type for _, message in sent],
+        *(_some([body[n] for body in bodies]) for n in range(3)),
+        [address for address, _ in sent],
+        _some([maybe_micros(message.deliver_at) for _, message in sent]),
+        True,
+    )
+    assert row is not None  # a function with OUT arguments gives one
+    if row["verdicts"] is None:
+        return None
+    verdicts = map(Disposition, row["verdicts"])
+    dispositions = [tuple(islice(verdicts, len(item.outgoing))) for item in items]
+    return Result(dispositions, frozenset(row["woken"] or ()), row["news"])
 
 
 HOT: Final[dict[type[Transition[Any]], Hot]] = {

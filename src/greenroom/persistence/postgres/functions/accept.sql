@@ -3,11 +3,12 @@
 -- With `p_batch` it is a whole transaction: it locks, and leaves the batch's row behind. Without it, both are its caller's.
 -- Verdicts are dispositions, or 'full'; numbers are places, or the capacity. One item alone, which is how a single sender's
 -- messages come, is decided by plain statements: setting up the others costs several times as much. The tests hold both to
--- the same answers.
+-- the same answers. With `p_whole` nothing is done, and the verdicts are null, when one is 'full', 'duplicate' or 'conflict':
+-- what becomes of a handler's later messages depends on that, one by one.
 CREATE FUNCTION {accept}(
     p_batch text, p_ids text[], p_now bigint, p_own text[],
     p_address text[], p_message text[], p_digest text[], p_type text[], p_body bytea[], p_content text[], p_size bigint[],
-    p_sender text[], p_deliver bigint[],
+    p_sender text[], p_deliver bigint[], p_whole boolean,
     OUT verdicts text[], OUT numbers bigint[], OUT woken text[], OUT news boolean
 ) LANGUAGE plpgsql VOLATILE AS $function$
 DECLARE
@@ -29,6 +30,9 @@ BEGIN
     SELECT m.seq, m.digest INTO v_known FROM messages m
     WHERE m.message_id = p_message[1] AND m.address = p_address[1];
     news := false;
+    IF p_whole AND (v_known.seq IS NOT NULL OR coalesce(v_row.queued >= v_row.capacity, false)) THEN
+        RETURN;
+    END IF;
     IF v_row.place IS NULL THEN
         v_verdict := 'unmatched';
     ELSIF v_known.seq IS NOT NULL THEN
@@ -129,6 +133,11 @@ BEGIN
             ) c
         ) r(n, address, later, place, owner, capacity, queued, last_seq, last_delayed, old_seq, before, verdict)
     ) d;
+
+    IF p_whole AND verdicts && ARRAY['full', 'duplicate', 'conflict'] THEN
+        verdicts := NULL;
+        RETURN;
+    END IF;
 
     INSERT INTO messages (
         address, seq, message_id, digest, type, body, body_content, body_size, sender, deliver_at, status, accepted_at
