@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from greenroom.actors.events import Event, SlowHandler
@@ -18,7 +19,7 @@ logger = logger_named("greenroom.actors")
 class BusyLives:
     """The lives that have been woken and have not parked again. Looked through twice in each `threshold`, while there are any."""
 
-    __slots__ = ("_armed", "_beside", "_events", "_lives", "_loop", "_threshold", "_timers")
+    __slots__ = ("_armed", "_beside", "_events", "_lives", "_loop", "_threshold", "_timers", "leave")
 
     def __init__(self, loop: EventLoop, timers: Timers, events: Broadcast[Event], threshold: float) -> None:
         self._loop = loop
@@ -26,6 +27,8 @@ class BusyLives:
         self._events = events
         self._threshold = threshold
         self._lives: set[Any] = set()
+        self.leave: Callable[[ActorLife], None] = self._lives.discard
+        """It parks, or ends. The set's own method: every parking passes here."""
         self._beside: set[Any] = set()
         self._armed = False
 
@@ -34,10 +37,6 @@ class BusyLives:
         self._lives.add(life)
         if not self._armed:
             self._arm()
-
-    def leave(self, life: ActorLife) -> None:
-        """It parks, or ends."""
-        self._lives.discard(life)
 
     def enter_beside(self, life: ActorLife) -> None:
         """It begins to run concurrent handlers, beside its message loop."""

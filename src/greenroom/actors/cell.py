@@ -165,7 +165,7 @@ class Cell:
 
     def starts_under(self, supervisor: Cell) -> bool:
         """Is this address being started, and does `supervisor` wait for that, directly or through supervisors that start?"""
-        cell: Cell | None = self
+        cell: Cell | None = self if supervisor.services is self.services else None  # a runtime may run in another's actor
         while cell is not None and cell.state is State.STARTING:
             parent = cell.path.rpartition("/")[0]
             if parent == supervisor.path:

@@ -90,7 +90,8 @@ class MessageLoop:
         life, mailbox = self._life, self._mailbox
         table, target, busy = life.body.table, life.body.target, life.services.busy
         queue, take, stopwatch, make_slot = mailbox.queue, mailbox.queue.popleft, life.loop.stopwatch, life.loop.slot
-        busy.enter(life)
+        enter, leave = busy.enter, busy.leave
+        enter(life)
         in_a_row = 0
         while True:
             if mailbox.attention and self._is_to_stop():
@@ -129,13 +130,13 @@ class MessageLoop:
                 await life.loop.checkpoint()
             elif not queue and not mailbox.attention:
                 in_a_row = 0
-                busy.leave(life)
+                leave(life)
                 mailbox.parked = slot = make_slot()
                 try:
                     await slot
                 finally:
                     mailbox.parked = None
-                busy.enter(life)
+                enter(life)
 
     @property
     def goes_on(self) -> bool:

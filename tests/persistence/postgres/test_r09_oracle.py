@@ -274,8 +274,8 @@ class Outcome:
     tables: dict[str, list[str]] = field(factory=dict)
 
 
-def sqlite_says(seed: int) -> Outcome:
-    """Write a run, and apply it one by one."""
+def sqlite_says(seed: int, given: Sequence[Step] | None = None) -> Outcome:
+    """Write a run, or take the one that is given, and apply it one by one."""
     hands = Hands()
     driver = SqliteDriver(parse_url("sqlite://:memory:"), hands.clock, bound=10.0)
     writer = Writer(Random(seed))
@@ -284,7 +284,7 @@ def sqlite_says(seed: int) -> Outcome:
     async def main() -> None:
         await driver.open()
         connection = driver._open()
-        for number in range(20):
+        for number in range(20 if given is None else len(given)):
             writer.micros = hands.micros
             for address, *numbers in connection.execute(
                 "SELECT address, generation, owner, handled_seq, last_seq FROM addresses"
@@ -297,10 +297,13 @@ def sqlite_says(seed: int) -> Outcome:
                     "AND m.seq = a.handled_seq + 1 AND m.deliveries > 0 AND m.status = 'queued'"
                 )
             ]
-            size = writer.random.randrange(1, 13)
-            step = (
-                ([writer.item() for _ in range(size)], writer.random.choice((0, 0, 1, 1, 15))) if number else started()
-            )
+            if given is not None:
+                step = given[number]
+            elif number == 0:
+                step = started()
+            else:
+                size = writer.random.randrange(1, 13)
+                step = [writer.item() for _ in range(size)], writer.random.choice((0, 0, 1, 1, 15))
             outcome.steps.append(step)
             for item in step[0]:
                 outcome.answers += (await driver.apply(new_id(), [item])).answers
@@ -358,8 +361,45 @@ def test_r09_postgresql_in_batches_does_what_sqlite_does_one_by_one(postgres: Se
         assert difference(seed, expected, postgres_says(postgres, expected.steps)) is None
 
 
+def sent_by(address: str, *recipients: str) -> FinishDelivery:
+    """A message handled, and one sent to each recipient."""
+    outgoing = tuple(
+        Outgoing(recipient=recipient, message_id=f"{address}|{number}", type="Sent", body=b"x", digest=address)
+        for number, recipient in enumerate(recipients)
+    )
+    return FinishDelivery(address=address, execution_id="e1", generation=1, seq=1, outgoing=outgoing, next_seq=2)
+
+
+@pytest.mark.parametrize("capacity", [None, 4, 7])
+def test_r09_many_handlers_that_send_at_once_do_what_they_do_one_by_one(postgres: Server, capacity: int | None) -> None:
+    handlers = [f"h{number}" for number in range(6)]
+    steps: list[Step] = [
+        (
+            [
+                RegisterExecution(execution_id="e1", host="h", pid=1, boot_id="test", lease=60.0),
+                *(claiming(name, None) for name in (*handlers, "r")),
+                claiming("s", capacity),
+            ],
+            0,
+        ),
+        ([arriving(name, f"m{number}") for name in handlers for number in range(2)], 0),
+        ([BeginDelivery(address=name, execution_id="e1", generation=1, seq=1) for name in handlers], 1),
+        ([sent_by(name, "r", "s", "nobody") for name in handlers], 1),
+    ]
+    expected = sqlite_says(0, steps)
+    assert difference(0, expected, postgres_says(postgres, steps)) is None
+
+
+def claiming(address: str, capacity: int | None) -> ClaimAddress:
+    return ClaimAddress(address=address, kind=AddressKind.ACTOR, execution_id="e1", capacity=capacity)
+
+
+def arriving(address: str, message_id: str) -> AcceptMessage:
+    return AcceptMessage(address=address, message_id=message_id, type="Test", body=b"x", digest="d")
+
+
 @pytest.mark.full
-def test_r09_many_more_runs_do_the_same(postgres: Server) -> None:
+def test_r09_many_more_more_runs_do_the_same(postgres: Server) -> None:
     for seed in range(1000, 1400):
         expected = sqlite_says(seed)
         assert difference(seed, expected, postgres_says(postgres, expected.steps)) is None
