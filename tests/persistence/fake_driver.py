@@ -9,6 +9,10 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+import anyio
+import anyio.abc
+import anyio.lowlevel
+import anyio.to_thread
 from attrs import frozen
 
 from greenroom.mailbox.parking import current_loop
@@ -147,3 +151,33 @@ async def opened(driver: FakeDriver, *, bound: float = 30.0) -> AsyncIterator[Co
     finally:
         driver.gate.set()
         await store.close()
+
+
+async def entered(driver: FakeDriver) -> None:
+    """Wait until the store thread is inside an apply."""
+    await anyio.to_thread.run_sync(driver.entered.wait)
+    driver.entered.clear()
+
+
+class Callers:
+    """Commits under way, with what each of them came to."""
+
+    def __init__(self, store: Committer, group: anyio.abc.TaskGroup) -> None:
+        self._store, self._group = store, group
+        self.answers: dict[str, object] = {}
+        self.errors: dict[str, BaseException] = {}
+        self.scopes: dict[str, anyio.CancelScope] = {}
+
+    async def start(self, word: str, *, alone: bool = False) -> None:
+        """Start a commit, and return when it has been submitted."""
+        scope = self.scopes[word] = anyio.CancelScope()
+        self._group.start_soon(self._commit, word, scope, alone)
+        await anyio.lowlevel.checkpoint()
+        await anyio.lowlevel.checkpoint()
+
+    async def _commit(self, word: str, scope: anyio.CancelScope, alone: bool) -> None:
+        with scope:
+            try:
+                self.answers[word] = await self._store.commit((SayAlone if alone else Say)(word=word))
+            except Exception as error:  # noqa: BLE001 - the test looks at it
+                self.errors[word] = error

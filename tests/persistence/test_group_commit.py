@@ -1,8 +1,7 @@
-"""Group commit and its failures (R5, R8, R34), over a driver that fails as it is told."""
+"""Group commit and its failures (R5, R34), over a driver that fails as it is told."""
 
 from __future__ import annotations
 
-import asyncio
 import math
 import threading
 from typing import TYPE_CHECKING
@@ -14,42 +13,11 @@ import pytest
 from greenroom.errors import StoreClosed, StoreMismatch, StoreUnavailable, TransitionFailed, WrongThread
 from greenroom.persistence.driver import Contended, NotReached, OutcomeUnknown, StatementFailed
 from greenroom.persistence.store_thread import LARGEST_BATCH
-from tests.persistence.fake_driver import Ask, FakeDriver, Say, SayAlone, nothing, opened, raising
+from tests.persistence.fake_driver import Ask, Callers, FakeDriver, Say, entered, nothing, opened, raising
 from tests.persistence.stores import until
 
 if TYPE_CHECKING:
-    from greenroom.persistence.committer import Committer
     from greenroom.testing import VirtualClock
-
-
-async def entered(driver: FakeDriver) -> None:
-    """Wait until the store thread is inside an apply."""
-    await anyio.to_thread.run_sync(driver.entered.wait)
-    driver.entered.clear()
-
-
-class Callers:
-    """Commits under way, with what each of them came to."""
-
-    def __init__(self, store: Committer, group: anyio.abc.TaskGroup) -> None:
-        self._store, self._group = store, group
-        self.answers: dict[str, object] = {}
-        self.errors: dict[str, BaseException] = {}
-        self.scopes: dict[str, anyio.CancelScope] = {}
-
-    async def start(self, word: str, *, alone: bool = False) -> None:
-        """Start a commit, and return when it has been submitted."""
-        scope = self.scopes[word] = anyio.CancelScope()
-        self._group.start_soon(self._commit, word, scope, alone)
-        await anyio.lowlevel.checkpoint()
-        await anyio.lowlevel.checkpoint()
-
-    async def _commit(self, word: str, scope: anyio.CancelScope, alone: bool) -> None:
-        with scope:
-            try:
-                self.answers[word] = await self._store.commit((SayAlone if alone else Say)(word=word))
-            except Exception as error:  # noqa: BLE001 - the test looks at it
-                self.errors[word] = error
 
 
 # ---------------------------------------------------------------------------------------------------------- batches
@@ -124,132 +92,6 @@ async def test_time_goes_on_between_commits(clock: VirtualClock) -> None:
         await store.read(Ask(word="a"))
         await anyio.sleep(3600)
         assert clock.now() == 7200.0
-
-
-# ------------------------------------------------------------------------------------------------------ cancellation
-
-
-async def test_r08_a_caller_that_is_cancelled_before_its_transition_is_sealed_withdraws_it() -> None:
-    driver = FakeDriver()
-    driver.gate.clear()
-    async with opened(driver) as store, anyio.create_task_group() as group:
-        callers = Callers(store, group)
-        await callers.start("first")
-        await entered(driver)
-        await callers.start("withdrawn")
-        await callers.start("kept")
-        callers.scopes["withdrawn"].cancel()
-        await anyio.lowlevel.checkpoint()
-        await anyio.lowlevel.checkpoint()
-        driver.gate.set()
-    assert driver.committed == ["first", "kept"]
-    assert callers.scopes["withdrawn"].cancelled_caught
-    assert callers.answers == {"first": "FIRST", "kept": "KEPT"}
-
-
-async def test_r08_a_caller_that_is_cancelled_later_gets_the_answer_and_is_cancelled_at_its_next_checkpoint() -> None:
-    driver = FakeDriver()
-    driver.gate.clear()
-    seen: list[object] = []
-
-    async def caller() -> None:
-        seen.append(await store.commit(Say(word="a")))
-        await anyio.lowlevel.checkpoint()
-        seen.append("went on")
-
-    async with opened(driver) as store:
-        with anyio.CancelScope() as scope:
-            async with anyio.create_task_group() as inner:
-                inner.start_soon(caller)
-                await entered(driver)
-                scope.cancel()
-                threading.Timer(0.02, driver.gate.set).start()
-        assert seen == ["A"]
-        assert scope.cancelled_caught
-    assert driver.committed == ["a"]
-
-
-async def test_r08_a_batch_does_not_die_with_its_first_caller() -> None:
-    driver = FakeDriver()
-    driver.gate.clear()
-    async with opened(driver) as store, anyio.create_task_group() as group:
-        callers = Callers(store, group)
-        await callers.start("first")
-        await entered(driver)
-        for word in ("a", "b"):
-            await callers.start(word)
-        driver.gate.set()
-        callers.scopes["first"].cancel()
-        callers.scopes["a"].cancel()
-    assert "b" in driver.committed
-    assert callers.answers["b"] == "B"
-
-
-async def test_k15_a_commit_inside_a_cancelled_scope_either_never_happens_or_is_answered() -> None:
-    driver = FakeDriver()
-    async with opened(driver) as store:
-        for number in range(20):
-            answer = None
-            with anyio.CancelScope() as scope:
-                scope.cancel()
-                answer = await store.commit(Say(word=str(number)))
-            await store.read(Ask(word="everything before this has been decided"))
-            assert (answer is not None) == (str(number) in driver.committed)
-
-
-@pytest.mark.backends("asyncio")
-async def test_r08_a_native_asyncio_cancel_gets_through_and_the_transition_stands() -> None:
-    driver = FakeDriver()
-    driver.gate.clear()
-    async with opened(driver) as store:
-        task = asyncio.ensure_future(store.commit(Say(word="a")))
-        await entered(driver)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        driver.gate.set()
-        await store.read(Ask(word="everything before this has been decided"))
-    assert driver.committed == ["a"]
-
-
-@pytest.mark.backends("asyncio")
-async def test_r08_a_native_asyncio_cancel_before_the_sealing_withdraws_too() -> None:
-    driver = FakeDriver()
-    driver.gate.clear()
-    async with opened(driver) as store:
-        first = asyncio.ensure_future(store.commit(Say(word="first")))
-        await entered(driver)
-        task = asyncio.ensure_future(store.commit(Say(word="a")))
-        await asyncio.sleep(0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        driver.gate.set()
-        await first
-    assert driver.committed == ["first"]
-
-
-@pytest.mark.backends("asyncio")
-@pytest.mark.real_time
-async def test_r08_asyncio_wait_for_still_times_out_around_a_commit() -> None:
-    driver = FakeDriver()
-    driver.gate.clear()
-    async with opened(driver) as store:
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(store.commit(Say(word="a")), 0.02)
-
-
-async def test_a_cancelled_read_ends_at_once() -> None:
-    driver = FakeDriver()
-    driver.gate.clear()
-    async with opened(driver) as store, anyio.create_task_group() as group:
-        group.start_soon(store.commit, Say(word="a"))
-        await entered(driver)
-        with anyio.CancelScope() as scope:
-            scope.cancel()
-            await store.read(Ask(word="a"))
-        assert scope.cancelled_caught
-        driver.gate.set()
 
 
 # -------------------------------------------------------------------------------------------------------- three failures

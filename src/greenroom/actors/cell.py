@@ -165,7 +165,8 @@ class Cell:
 
     def starts_under(self, supervisor: Cell) -> bool:
         """Is this address being started, and does `supervisor` wait for that, directly or through supervisors that start?"""
-        cell: Cell | None = self if supervisor.services is self.services else None  # a runtime may run in another's actor
+        # A runtime may run in an actor of another, whose tree may have the same names.
+        cell: Cell | None = self if supervisor.services is self.services else None
         while cell is not None and cell.state is State.STARTING:
             parent = cell.path.rpartition("/")[0]
             if parent == supervisor.path:

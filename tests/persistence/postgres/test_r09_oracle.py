@@ -390,6 +390,26 @@ def test_r09_many_handlers_that_send_at_once_do_what_they_do_one_by_one(postgres
     assert difference(0, expected, postgres_says(postgres, steps)) is None
 
 
+def test_r09_many_that_catch_up_with_what_was_settled_ahead_do_what_they_do_one_by_one(postgres: Server) -> None:
+    handlers = ("h1", "h2", "h3")
+    owned: list[dict[str, Any]] = [{"address": name, "execution_id": "e1", "generation": 1} for name in handlers]
+    steps: list[Step] = [
+        (
+            [
+                RegisterExecution(execution_id="e1", host="h", pid=1, boot_id="test", lease=60.0),
+                *(claiming(name, None) for name in handlers),
+            ],
+            0,
+        ),
+        ([arriving(name, f"m{number}") for name in handlers for number in range(4)], 0),
+        ([BuryMessage(**owner, seq=seq, reason="bad") for seq in (2, 3) for owner in owned[:2]], 0),
+        ([BeginDelivery(**owner, seq=1) for owner in owned], 0),
+        ([FinishDelivery(**owner, seq=1, next_seq=4) for owner in owned], 0),
+    ]
+    expected = sqlite_says(0, steps)
+    assert difference(0, expected, postgres_says(postgres, steps)) is None
+
+
 def claiming(address: str, capacity: int | None) -> ClaimAddress:
     return ClaimAddress(address=address, kind=AddressKind.ACTOR, execution_id="e1", capacity=capacity)
 

@@ -99,7 +99,7 @@ BEGIN
             f.place AS next_place, f.deliveries AS next_deliveries,
             coalesce(
                 a.generation = i.generation AND a.owner = i.execution AND i.seq = a.handled_seq + 1
-                AND e.state <> 'ended' AND e.lease_until > v_now
+                AND a.settled_ahead = 0 AND e.state <> 'ended' AND e.lease_until > v_now
                 AND m.status = 'queued' AND m.deliveries > 0,
                 false
             ) AND (
