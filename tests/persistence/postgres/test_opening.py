@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from greenroom.errors import BadStoreUrl, StoreMismatch
+from greenroom.errors import BadStoreUrl, StoreMismatch, StoreUnavailable
 from greenroom.persistence.driver import Durability, NotReached
 from greenroom.persistence.messages import Receipt
 from greenroom.persistence.postgres.driver import PostgresDriver
 from greenroom.persistence.postgres.functions import NAMES
+from greenroom.persistence.postgres.inspection import bring_up_to_date, inspect
 from greenroom.persistence.postgres.target import Limits, parse_target
 from tests.persistence.postgres.help import claim, execution, many, message, one, opened, run, schema_of, session
 from tests.persistence.postgres.servers import Server, with_options
@@ -234,3 +235,30 @@ def test_tables_refuse_every_move_that_python_does_not_have(url: str) -> None:
                 assert all(f"'{state.value}'" in constraint for state in states)
 
     run(main())
+
+
+def test_a_schema_can_be_looked_at_and_what_is_wrong_with_it_is_named(url: str) -> None:
+    with pytest.raises(StoreMismatch, match="store migrate"):
+        inspect(url)
+    bring_up_to_date(url)
+    assert inspect(url).is_good
+
+    async def spoil() -> None:
+        async with session(url) as connection:
+            await connection.execute("DROP INDEX messages_dead")
+            await connection.execute("ALTER TABLE addresses DROP CONSTRAINT addresses_check1")
+            await connection.execute("ALTER TABLE messages ALTER COLUMN type DROP NOT NULL")
+
+    run(spoil())
+    report = inspect(url)
+    assert not report.is_good
+    assert [line.split(" is ")[0] for line in report.differences] == [
+        "the column messages.type",
+        "the constraint addresses.addresses_check1",
+        "the index messages_dead",
+    ]
+
+
+def test_looking_at_a_server_that_is_not_there_says_so() -> None:
+    with pytest.raises(StoreUnavailable):
+        inspect("postgresql://127.0.0.1:1/db")

@@ -107,6 +107,8 @@ class PostgresDriver:
         self._target = parse_target(url)
         self._limits = Limits(lease=min(lease, 3 * bound))
         self._clock, self._migrate, self._jitter = clock, migrate, jitter
+        # Whoever submits when the server is back must not find us asleep for the whole of the bound.
+        self._longest_pause = min(LONGEST_PAUSE, bound / 8)
         self.name = self._target.text
         self.durability = Durability.REDUCED if self._target.reduced else Durability.FULL
         self.inbox = AsyncInbox()
@@ -128,7 +130,7 @@ class PostgresDriver:
             runner.run(main)
 
     async def pause(self, seconds: float) -> None:
-        longest = min(LONGEST_PAUSE, seconds * 2**self._failures)
+        longest = max(seconds, min(self._longest_pause, seconds * 2**self._failures))
         await asyncio.sleep(seconds + (longest - seconds) * self._jitter())
 
     # --------------------------------------------------------------------------------------------------- connections
