@@ -410,7 +410,7 @@ class StoreClosed(Misuse):
         super().__init__(f"the store {store} is closed: use it inside `async with open_store(...) as store:`")
 
 
-class StoreMismatch(Failure):
+class IncompatibleStore(Failure):
     """The database is there, and this code must not work with it: a newer schema, foreign tables, a broken promise.
 
     Not `StoreUnavailable`: waiting will not help, somebody has to decide.

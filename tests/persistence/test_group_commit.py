@@ -10,7 +10,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from greenroom.errors import StoreClosed, StoreMismatch, StoreUnavailable, TransitionFailed, WrongThread
+from greenroom.errors import IncompatibleStore, StoreClosed, StoreUnavailable, TransitionFailed, WrongThread
 from greenroom.persistence.driver import Contended, NotReached, OutcomeUnknown, StatementFailed
 from greenroom.persistence.store_thread import LARGEST_BATCH
 from tests.persistence.fake_driver import Ask, Callers, FakeDriver, Say, entered, nothing, opened, raising
@@ -281,8 +281,8 @@ async def test_k14_a_store_is_used_on_its_own_loops_thread_only() -> None:
 
 async def test_a_store_that_must_not_be_used_is_not_opened() -> None:
     driver = FakeDriver()
-    driver.open_steps.append(raising(StoreMismatch("fake://", "its schema is newer")))
-    with pytest.raises(StoreMismatch, match="its schema is newer"):
+    driver.open_steps.append(raising(IncompatibleStore("fake://", "its schema is newer")))
+    with pytest.raises(IncompatibleStore, match="its schema is newer"):
         async with opened(driver):
             raise AssertionError("not reached")
     await until(lambda: driver.closed)

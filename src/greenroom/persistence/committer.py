@@ -121,7 +121,7 @@ class Committer:
         """Start the store thread and wait until it has opened the database.
 
         Raises:
-            StoreUnavailable, StoreMismatch.
+            StoreUnavailable, IncompatibleStore.
         """
         self._opening = self._loop.slot()
         self._keep_time()

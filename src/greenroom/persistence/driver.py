@@ -101,7 +101,7 @@ class Driver(Protocol):
 
         Raises:
             NotReached: it may work later.
-            StoreMismatch: it will not.
+            IncompatibleStore: it will not.
         """
 
     async def apply(self, batch_id: str, items: Sequence[Transition[Any]]) -> Applied:

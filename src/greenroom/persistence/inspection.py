@@ -39,7 +39,7 @@ async def check_store(url: str) -> SchemaReport:
     Raises:
         BadStoreUrl: it is none that can be looked at from outside (one in memory, for example).
         StoreUnavailable: there is no such database, or it cannot be reached.
-        StoreMismatch: it is a database of something else.
+        IncompatibleStore: it is a database of something else.
     """
     from greenroom.persistence.sqlite.inspection import inspect
 
@@ -50,7 +50,7 @@ async def migrate_store(url: str) -> SchemaReport:
     """Bring a database up to date, or make it. On SQLite opening a store does the same.
 
     Raises:
-        As `check_store`; StoreMismatch also for a schema that is only for newer code.
+        As `check_store`; IncompatibleStore also for a schema that is only for newer code.
     """
     from greenroom.persistence.sqlite.inspection import bring_up_to_date, inspect
 

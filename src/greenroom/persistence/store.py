@@ -75,7 +75,7 @@ async def open_store(
         clock: for the testing kit.
         driver: for the testing kit: gets the driver and gives the one to use.
     Raises:
-        BadStoreUrl, StoreMismatch, StoreUnavailable.
+        BadStoreUrl, IncompatibleStore, StoreUnavailable.
     """
     made = make_driver(url, clock=clock, bound=bound)
     store = Committer(made if driver is None else driver(made), loop or current_loop(), bound=bound)

@@ -105,6 +105,7 @@ class Root:
                     self._life = SupervisorLife(self.cell, self, self.spec)
                     self._apply(self.shutdown.stage)
                     await self._life.main()
+                    self._nursery = None  # from here on nothing more is started, though the block is not left yet
                     nursery.cancel_scope.cancel()
         finally:
             self._nursery = None

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from greenroom.errors import BadStoreUrl, StoreMismatch, StoreUnavailable
+from greenroom.errors import BadStoreUrl, IncompatibleStore, StoreUnavailable
 from greenroom.persistence.driver import Durability, NotReached
 from greenroom.persistence.messages import Receipt
 from greenroom.persistence.postgres.driver import PostgresDriver
@@ -47,7 +47,7 @@ def test_a_schema_that_holds_something_else_is_left_alone(url: str) -> None:
         async with session(url) as connection:
             await connection.execute(f"CREATE SCHEMA {schema_of(url)}")
             await connection.execute("CREATE TABLE theirs (x integer)")
-            with pytest.raises(StoreMismatch, match="holds something else"):
+            with pytest.raises(IncompatibleStore, match="holds something else"):
                 await PostgresDriver(url).open()
             assert await connection.fetchval("SELECT to_regclass('meta')") is None
 
@@ -61,7 +61,7 @@ def test_r33_a_schema_for_newer_code_only_is_refused_and_a_newer_one_that_allows
             async with opened(url) as driver:
                 await one(driver, execution("e1"))
             await connection.execute("UPDATE meta SET oldest_code = 7")
-            with pytest.raises(StoreMismatch, match="install a newer greenroom"):
+            with pytest.raises(IncompatibleStore, match="install a newer greenroom"):
                 await PostgresDriver(url).open()
 
     run(main())
@@ -83,7 +83,7 @@ def test_r33_workers_of_two_releases_each_keep_their_own_functions(url: str) -> 
 def test_c18_a_server_that_does_not_wait_for_its_disk_is_refused_unless_that_was_asked_for(url: str) -> None:
     async def main() -> None:
         careless = with_options(url, synchronous_commit="off")
-        with pytest.raises(StoreMismatch, match="synchronous_commit = off"):
+        with pytest.raises(IncompatibleStore, match="synchronous_commit = off"):
             await PostgresDriver(careless).open()
         async with opened(with_options(url, durability="reduced")) as driver:
             assert driver.durability is Durability.REDUCED
@@ -95,7 +95,7 @@ def test_a_database_that_does_not_exist_is_a_mismatch_and_a_server_that_does_not
     postgres: Server,
 ) -> None:
     async def main() -> None:
-        with pytest.raises(StoreMismatch, match="nowhere"):
+        with pytest.raises(IncompatibleStore, match="nowhere"):
             await PostgresDriver(postgres.url.replace("/postgres?", "/nowhere?")).open()
         with pytest.raises(NotReached):
             await PostgresDriver("postgresql://me:secret@127.0.0.1:1/db").open()
@@ -238,7 +238,7 @@ def test_tables_refuse_every_move_that_python_does_not_have(url: str) -> None:
 
 
 def test_a_schema_can_be_looked_at_and_what_is_wrong_with_it_is_named(url: str) -> None:
-    with pytest.raises(StoreMismatch, match="store migrate"):
+    with pytest.raises(IncompatibleStore, match="store migrate"):
         inspect(url)
     bring_up_to_date(url)
     assert inspect(url).is_good

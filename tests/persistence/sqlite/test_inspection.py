@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from greenroom.errors import BadStoreUrl, StoreMismatch, StoreUnavailable
+from greenroom.errors import BadStoreUrl, IncompatibleStore, StoreUnavailable
 from greenroom.persistence.inspection import check_store, migrate_store
 from greenroom.persistence.schema.migrations import CODE, SchemaState
 
@@ -67,7 +67,7 @@ async def test_a_schema_for_newer_code_only_is_not_good_and_not_touched(tmp_path
     report = await check_store(url)
     assert not report.is_good
     assert report.state == SchemaState(9, 9)
-    with pytest.raises(StoreMismatch, match="needs code 9"):
+    with pytest.raises(IncompatibleStore, match="needs code 9"):
         await migrate_store(url)
 
 
@@ -81,7 +81,7 @@ async def test_a_database_of_something_else_is_not_looked_into(tmp_path: Path) -
     path = tmp_path / "contacts.db"
     change(path, "CREATE TABLE contacts (name TEXT)")
     for look in (check_store, migrate_store):
-        with pytest.raises(StoreMismatch, match="something else"):
+        with pytest.raises(IncompatibleStore, match="something else"):
             await look(f"sqlite:///{path}")
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from greenroom.errors import BadStoreUrl, StoreMismatch, StoreUnavailable
+from greenroom.errors import BadStoreUrl, IncompatibleStore, StoreUnavailable
 from greenroom.persistence.clock import system_clock
 from greenroom.persistence.driver import Durability
 from greenroom.persistence.schema import migrations
@@ -122,7 +122,7 @@ async def test_a_file_of_something_else_is_left_alone(tmp_path: Path) -> None:
         connection.execute("CREATE TABLE contacts (name TEXT)")
         connection.commit()
     before = path.read_bytes()
-    with pytest.raises(StoreMismatch, match="a database of something else"):
+    with pytest.raises(IncompatibleStore, match="a database of something else"):
         async with open_store(f"sqlite:///{path}"):
             raise AssertionError("not reached")
     assert path.read_bytes() == before
@@ -131,7 +131,7 @@ async def test_a_file_of_something_else_is_left_alone(tmp_path: Path) -> None:
 async def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "letter.txt"
     path.write_text("Dear reader, " * 100)
-    with pytest.raises(StoreMismatch, match="not a database"):
+    with pytest.raises(IncompatibleStore, match="not a database"):
         async with open_store(f"sqlite:///{path}"):
             raise AssertionError("not reached")
 
@@ -144,7 +144,7 @@ async def test_a_file_in_a_folder_that_is_not_there_is_unavailable(tmp_path: Pat
 
 async def test_an_older_sqlite_than_is_needed_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connecting, "OLDEST", (99, 0, 0))
-    with pytest.raises(StoreMismatch, match=r"needs SQLite 99\.0\.0 or later"):
+    with pytest.raises(IncompatibleStore, match=r"needs SQLite 99\.0\.0 or later"):
         async with open_store(f"sqlite:///{tmp_path}/store.db"):
             raise AssertionError("not reached")
 
@@ -173,7 +173,7 @@ async def test_r33_code_refuses_a_schema_that_is_only_for_newer_code(tmp_path: P
     with closing(sqlite3.connect(tmp_path / "store.db")) as connection:
         connection.execute("UPDATE meta SET version = 9, oldest_code = 9")
         connection.commit()
-    with pytest.raises(StoreMismatch, match="needs code 9 or later, and this is code 1: install a newer greenroom"):
+    with pytest.raises(IncompatibleStore, match="needs code 9 or later, and this is code 1: install a newer greenroom"):
         async with open_store(url):
             raise AssertionError("not reached")
 
@@ -219,7 +219,7 @@ async def test_a_step_that_fails_leaves_the_schema_as_it_was(tmp_path: Path, mon
     before = schema_of(tmp_path / "store.db")
     monkeypatch.setattr(migrations, "MIGRATIONS", (*MIGRATIONS, Migration(2, oldest_code=1)))
     monkeypatch.setattr(connecting, "sql_of", lambda migration, dialect: "CREATE TABLE half (x); CREATE TABLE half (x)")
-    with pytest.raises(StoreMismatch, match="half"):
+    with pytest.raises(IncompatibleStore, match="half"):
         async with open_store(url):
             raise AssertionError("not reached")
     assert schema_of(tmp_path / "store.db") == before

@@ -18,7 +18,7 @@ from typing import Any, Final
 import asyncpg
 from attrs import frozen
 
-from greenroom.errors import StoreMismatch
+from greenroom.errors import IncompatibleStore
 from greenroom.persistence.clock import StoreClock
 from greenroom.persistence.driver import (
     Applied,
@@ -143,7 +143,7 @@ class PostgresDriver:
 
         Raises:
             NotReached.
-            StoreMismatch: only at the first time.
+            IncompatibleStore: only at the first time.
         """
         if self._connection is None or self._connection.is_closed():
             self._drop()
@@ -152,7 +152,7 @@ class PostgresDriver:
             except NotReached:
                 self._failures = min(self._failures + 1, 16)
                 raise
-            except StoreMismatch as error:
+            except IncompatibleStore as error:
                 if self._session is None:
                     raise
                 # It was right once: somebody is changing it, and whoever waits has a bound.
@@ -185,7 +185,7 @@ class PostgresDriver:
             connection.terminate()
             failure = failure_of(error, at_commit=False)
             if isinstance(failure, StatementFailed):
-                raise StoreMismatch(self.name, str(failure)) from error
+                raise IncompatibleStore(self.name, str(failure)) from error
             raise NotReached(str(failure)) from error
         except BaseException:
             connection.terminate()

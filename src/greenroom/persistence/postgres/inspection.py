@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 
 import asyncpg
 
-from greenroom.errors import StoreMismatch, StoreUnavailable
+from greenroom.errors import IncompatibleStore, StoreUnavailable
 from greenroom.persistence.driver import NotReached
 from greenroom.persistence.inspection import SchemaReport
 from greenroom.persistence.postgres.failures import told
@@ -51,7 +51,7 @@ def inspect(url: str) -> SchemaReport:
     """Look at a schema without changing it.
 
     Raises:
-        BadStoreUrl, StoreUnavailable, StoreMismatch.
+        BadStoreUrl, StoreUnavailable, IncompatibleStore.
     """
     return asyncio.run(_with(parse_target(url), _inspect))
 
@@ -60,7 +60,7 @@ def bring_up_to_date(url: str) -> None:
     """Bring a schema up to date, or make it.
 
     Raises:
-        BadStoreUrl, StoreUnavailable, StoreMismatch.
+        BadStoreUrl, StoreUnavailable, IncompatibleStore.
     """
     asyncio.run(_with(parse_target(url), _prepare))
 
@@ -78,7 +78,7 @@ async def _with(target: Target, work: Callable[[Connection, Target], Awaitable[T
     except (OSError, TimeoutError, asyncpg.PostgresConnectionError, asyncpg.InterfaceError) as error:
         raise StoreUnavailable(target.text, told(error)) from error
     except asyncpg.PostgresError as error:
-        raise StoreMismatch(target.text, told(error)) from error
+        raise IncompatibleStore(target.text, told(error)) from error
 
 
 async def _prepare(connection: Connection, target: Target) -> None:
@@ -88,7 +88,7 @@ async def _prepare(connection: Connection, target: Target) -> None:
 async def _inspect(connection: Connection, target: Target) -> SchemaReport:
     state = await schema_state(connection, target)
     if state.version == 0:
-        raise StoreMismatch(
+        raise IncompatibleStore(
             target.text, f"the schema {target.schema!r} is not there: make it by `greenroom store migrate`"
         )
     missing = tuple(migration.number for migration in MIGRATIONS if migration.number > state.version)

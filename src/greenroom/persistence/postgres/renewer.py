@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 import asyncpg
 
-from greenroom.errors import StoreMismatch
+from greenroom.errors import IncompatibleStore
 from greenroom.persistence.clock import StoreClock
 from greenroom.persistence.driver import NotReached
 from greenroom.persistence.postgres.failures import told
@@ -63,7 +63,7 @@ class PostgresRenewer:
                 if self._clock is not None:
                     await set_time(self._connection, self._clock)
                 renewed: bool = await self._connection.fetchval(RENEW, execution_id, lease)
-        except (*ERRORS, StoreMismatch) as error:
+        except (*ERRORS, IncompatibleStore) as error:
             # Also what is no fault of the way there: a lease that cannot be renewed must not end the thread that renews it.
             connection, self._connection = self._connection, None
             if connection is not None:

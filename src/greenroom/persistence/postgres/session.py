@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import asyncpg
 
-from greenroom.errors import StoreMismatch
+from greenroom.errors import IncompatibleStore
 from greenroom.persistence.clock import StoreClock
 from greenroom.persistence.driver import Durability, NotReached
 from greenroom.persistence.postgres.failures import is_passing, is_refusal, told
@@ -60,7 +60,7 @@ async def connect(target: Target, limits: Limits, *, application: str = "greenro
 
     Raises:
         NotReached: it may work later.
-        StoreMismatch: it will not.
+        IncompatibleStore: it will not.
     """
     settings = limits.settings() | {"search_path": '"' + target.schema.replace('"', '""') + '"'}
     if target.reduced:
@@ -70,7 +70,7 @@ async def connect(target: Target, limits: Limits, *, application: str = "greenro
         connection = await asyncpg.connect(target.dsn, timeout=limits.call, server_settings=settings)
     except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
         if is_refusal(error) or not is_passing(error):
-            raise StoreMismatch(target.text, told(error)) from error
+            raise IncompatibleStore(target.text, told(error)) from error
         raise NotReached(told(error)) from error
     _keep_alive(connection, limits)
     return connection
@@ -98,18 +98,18 @@ async def check_promises(connection: Connection, target: Target) -> Durability:
     """What an acknowledgement will mean (C18, R33).
 
     Raises:
-        StoreMismatch: less than was asked for, or a server that is too old.
+        IncompatibleStore: less than was asked for, or a server that is too old.
     """
     version = connection.get_server_version().major
     if version < OLDEST:
-        raise StoreMismatch(target.text, f"it needs PostgreSQL {OLDEST} or later, and this is {version}")
+        raise IncompatibleStore(target.text, f"it needs PostgreSQL {OLDEST} or later, and this is {version}")
     row = await connection.fetchrow(SELECT_PROMISES)
     assert row is not None  # a SELECT without FROM
     if target.reduced:
         return Durability.REDUCED
     for setting in ("fsync", "synchronous_commit"):
         if row[setting] == "off":
-            raise StoreMismatch(
+            raise IncompatibleStore(
                 target.text,
                 f"the server has {setting} = off, so that what was acknowledged can be lost: switch it on, "
                 "or ask for ?durability=reduced",
@@ -121,7 +121,7 @@ async def schema_state(connection: Connection, target: Target) -> SchemaState:
     """What the schema says of itself.
 
     Raises:
-        StoreMismatch: the schema is somebody else's.
+        IncompatibleStore: the schema is somebody else's.
     """
     row = await connection.fetchrow(SELECT_SCHEMA, target.schema)
     assert row is not None  # a SELECT without FROM
@@ -130,7 +130,7 @@ async def schema_state(connection: Connection, target: Target) -> SchemaState:
             problem = (
                 f"the schema {target.schema!r} holds something else: give Greenroom one of its own, by ?schema=name"
             )
-            raise StoreMismatch(target.text, problem)
+            raise IncompatibleStore(target.text, problem)
         return SchemaState(0, 0)
     meta = await connection.fetchrow(SELECT_META)
     return SchemaState(0, 0) if meta is None else SchemaState(meta["version"], meta["oldest_code"])
@@ -140,12 +140,12 @@ async def prepare(connection: Connection, target: Target, *, migrate: bool, cloc
     """Bring the schema up to date: an empty one always, one with data only when `migrate` says so.
 
     Raises:
-        StoreMismatch: it is for newer code, somebody else's, or older and not to be touched.
+        IncompatibleStore: it is for newer code, somebody else's, or older and not to be touched.
     """
     try:
         state = await schema_state(connection, target)
         if state.version and missing(state) and not migrate:
-            raise StoreMismatch(
+            raise IncompatibleStore(
                 target.text,
                 f"its schema is at version {state.version}, and this code needs {missing(state)[-1].number}: "
                 "run `greenroom store migrate`",
@@ -163,7 +163,7 @@ async def prepare(connection: Connection, target: Target, *, migrate: bool, cloc
         if clock is not None:
             await steer(connection, target)
     except Newer as error:
-        raise StoreMismatch(target.text, str(error)) from None
+        raise IncompatibleStore(target.text, str(error)) from None
 
 
 async def install_functions(connection: Connection, target: Target) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from greenroom.errors import BadStoreUrl, StoreMismatch
+from greenroom.errors import BadStoreUrl, IncompatibleStore
 from greenroom.persistence.clock import StoreClock
 from greenroom.persistence.driver import Durability, NotReached
 from greenroom.persistence.schema.migrations import Newer, SchemaState, missing, sql_of, statements
@@ -71,22 +71,22 @@ def connect(url: StoreUrl, clock: StoreClock, *, patience: float, factory: Conne
     Args:
         patience: seconds that a statement waits for another process's lock.
     Raises:
-        NotReached, StoreMismatch.
+        NotReached, IncompatibleStore.
     """
     if sqlite3.sqlite_version_info < OLDEST:
         needed = ".".join(map(str, OLDEST))
-        raise StoreMismatch(
+        raise IncompatibleStore(
             url.text, f"it needs SQLite {needed} or later, and this Python has {sqlite3.sqlite_version}"
         )
     try:
         connection = factory(url.path, timeout=patience, isolation_level=None, cached_statements=256)
     except sqlite3.Error as error:
-        raise not_reached(error) or StoreMismatch(url.text, str(error)) from error
+        raise not_reached(error) or IncompatibleStore(url.text, str(error)) from error
     try:
         prepare(connection, url, clock, patience)
     except sqlite3.Error as error:
         connection.close()
-        raise not_reached(error) or StoreMismatch(url.text, str(error)) from error
+        raise not_reached(error) or IncompatibleStore(url.text, str(error)) from error
     except BaseException:
         connection.close()
         raise
@@ -100,14 +100,14 @@ def prepare(connection: sqlite3.Connection, url: StoreUrl, clock: StoreClock, pa
         refuse_foreign(connection, url)
         journal = become_wal(connection, patience)
         if journal != "wal":
-            raise StoreMismatch(
+            raise IncompatibleStore(
                 url.text, f"its journal mode is {journal!r} and cannot be made 'wal' (a network file system?)"
             )
     wanted = _SYNCHRONOUS[durability_of(url)]
     connection.execute(f"PRAGMA synchronous = {wanted}")
     got = pragma(connection, "synchronous")
     if got < wanted:
-        raise StoreMismatch(
+        raise IncompatibleStore(
             url.text, f"it is at synchronous={got}, which does not keep what was acknowledged; asked for {wanted}"
         )
     if sys.platform == "darwin":  # fsync alone leaves the bytes in the disk's cache there
@@ -140,7 +140,7 @@ def refuse_foreign(connection: sqlite3.Connection, url: StoreUrl) -> None:
     if pragma(connection, "application_id") == APPLICATION:
         return
     if connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
-        raise StoreMismatch(url.text, "the file is a database of something else: give Greenroom a file of its own")
+        raise IncompatibleStore(url.text, "the file is a database of something else: give Greenroom a file of its own")
 
 
 def schema_state(connection: sqlite3.Connection) -> SchemaState:
@@ -175,7 +175,7 @@ def migrate(connection: sqlite3.Connection, url: StoreUrl) -> None:
                 connection.execute("ROLLBACK")
             raise
     except Newer as error:
-        raise StoreMismatch(url.text, str(error)) from None
+        raise IncompatibleStore(url.text, str(error)) from None
 
 
 def path_of(url: StoreUrl) -> Path | None:

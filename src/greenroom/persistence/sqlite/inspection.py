@@ -7,7 +7,7 @@ import sqlite3
 from contextlib import closing
 from urllib.parse import quote
 
-from greenroom.errors import StoreMismatch, StoreUnavailable
+from greenroom.errors import IncompatibleStore, StoreUnavailable
 from greenroom.persistence.clock import system_clock
 from greenroom.persistence.driver import NotReached
 from greenroom.persistence.inspection import SchemaReport
@@ -23,7 +23,7 @@ SELECT_SCHEMA = "SELECT type, name, sql FROM sqlite_schema WHERE sql IS NOT NULL
 
 
 def inspect(url: StoreUrl) -> SchemaReport:
-    """Raises: StoreUnavailable, StoreMismatch."""
+    """Raises: StoreUnavailable, IncompatibleStore."""
     try:
         with closing(sqlite3.connect(f"file:{quote(url.path)}?mode=ro", uri=True, timeout=PATIENCE)) as connection:
             refuse_foreign(connection, url)
@@ -32,7 +32,7 @@ def inspect(url: StoreUrl) -> SchemaReport:
     except sqlite3.Error as error:
         passing = not_reached(error)
         if passing is None:
-            raise StoreMismatch(url.text, str(error)) from error
+            raise IncompatibleStore(url.text, str(error)) from error
         raise StoreUnavailable(url.text, str(passing)) from error
     missing = tuple(migration.number for migration in MIGRATIONS if migration.number > state.version)
     differences = differences_of(found, url) if state.version == CODE else ()
@@ -40,7 +40,7 @@ def inspect(url: StoreUrl) -> SchemaReport:
 
 
 def bring_up_to_date(url: StoreUrl) -> None:
-    """Raises: StoreUnavailable, StoreMismatch."""
+    """Raises: StoreUnavailable, IncompatibleStore."""
     try:
         connect(url, system_clock(), patience=PATIENCE, factory=sqlite3.connect).close()
     except NotReached as error:
