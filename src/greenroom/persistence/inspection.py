@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import anyio.to_thread
 from attrs import frozen
@@ -41,9 +43,8 @@ async def check_store(url: str) -> SchemaReport:
         StoreUnavailable: there is no such database, or it cannot be reached.
         IncompatibleStore: it is a database of something else.
     """
-    from greenroom.persistence.sqlite.inspection import inspect
-
-    return await anyio.to_thread.run_sync(partial(inspect, _on_disk(url)))
+    inspect, _ = _calls(url)
+    return await anyio.to_thread.run_sync(inspect)
 
 
 async def migrate_store(url: str) -> SchemaReport:
@@ -52,11 +53,21 @@ async def migrate_store(url: str) -> SchemaReport:
     Raises:
         As `check_store`; IncompatibleStore also for a schema that is only for newer code.
     """
-    from greenroom.persistence.sqlite.inspection import bring_up_to_date, inspect
+    inspect, bring_up_to_date = _calls(url)
+    await anyio.to_thread.run_sync(bring_up_to_date)
+    return await anyio.to_thread.run_sync(inspect)
+
+
+def _calls(url: str) -> tuple[Callable[[], SchemaReport], Callable[[], None]]:
+    """How to look at this database, and how to bring it up to date; both block."""
+    if urlsplit(url).scheme in ("postgresql", "postgres"):
+        from greenroom.persistence.postgres import inspection as postgres
+
+        return partial(postgres.inspect, url), partial(postgres.bring_up_to_date, url)
+    from greenroom.persistence.sqlite import inspection as sqlite
 
     parsed = _on_disk(url)
-    await anyio.to_thread.run_sync(partial(bring_up_to_date, parsed))
-    return await anyio.to_thread.run_sync(partial(inspect, parsed))
+    return partial(sqlite.inspect, parsed), partial(sqlite.bring_up_to_date, parsed)
 
 
 def _on_disk(url: str) -> StoreUrl:

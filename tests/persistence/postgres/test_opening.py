@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from greenroom.errors import BadStoreUrl, IncompatibleStore, StoreUnavailable
 from greenroom.persistence.driver import Durability, NotReached
+from greenroom.persistence.inspection import check_store, migrate_store
 from greenroom.persistence.messages import Receipt
 from greenroom.persistence.postgres.driver import PostgresDriver
 from greenroom.persistence.postgres.functions import NAMES
@@ -262,3 +263,12 @@ def test_a_schema_can_be_looked_at_and_what_is_wrong_with_it_is_named(url: str) 
 def test_looking_at_a_server_that_is_not_there_says_so() -> None:
     with pytest.raises(StoreUnavailable):
         inspect("postgresql://127.0.0.1:1/db")
+
+
+@pytest.mark.real_time
+async def test_checking_and_migrating_a_store_take_postgresql_urls(url: str) -> None:
+    with pytest.raises(IncompatibleStore, match="store migrate"):
+        await check_store(url)
+    made = await migrate_store(url)
+    assert made.is_good
+    assert await check_store(url) == made
