@@ -69,11 +69,29 @@ class MailboxFull(Refused):
     Not `ActorStopped`: the recipient lives and may have room soon. `await ref.send(message)` waits for it.
     """
 
-    def __init__(self, recipient: str, capacity: int | None, message_type: str = "") -> None:
+    def __init__(
+        self, recipient: str, capacity: int | None, message_type: str = "", *, persistent: bool = False
+    ) -> None:
         self.recipient, self.capacity, self.message_type = recipient, capacity, message_type
+        self.persistent = persistent
+        way_out = (
+            "Send it again later (under its `message_id`, if it has one)"
+            if persistent
+            else "Wait for room with `await ref.send(...)`, or give the child another `mailbox=Mailbox(capacity=..., overflow=...)`"
+        )
         super().__init__(
-            f"the mailbox of {recipient!r} is full (capacity {capacity}): {_named(message_type)} was not taken. "
-            "Wait for room with `await ref.send(...)`, or give the child another `mailbox=Mailbox(capacity=..., overflow=...)`"
+            f"the mailbox of {recipient!r} is full (capacity {capacity}): {_named(message_type)} was not taken. {way_out}"
+        )
+
+
+class TellRefused(Misuse):
+    """`tell` to a persistent mailbox: it cannot wait until the message is durable, and nothing less counts as accepted there."""
+
+    def __init__(self, recipient: str, message_type: str = "") -> None:
+        self.recipient, self.message_type = recipient, message_type
+        super().__init__(
+            f"{recipient!r} has a persistent mailbox: `tell` could not say whether {_named(message_type)} was accepted. "
+            "Use `receipt = await ref.send(message)`, which returns when it is durable"
         )
 
 
@@ -447,6 +465,74 @@ class TransitionFailed(Failure):
     def __init__(self, kind: str, transition_id: str | None, why: str) -> None:
         self.kind, self.transition_id, self.why = kind, transition_id, why
         super().__init__(f"{kind}{'' if transition_id is None else f' {transition_id}'} was not applied: {why}")
+
+
+class NotAccepted(Refused):
+    """An ask could not be accepted at its durable address, and why: `disposition` is that of its receipt.
+
+    `conflict`: another message has that id there. `late`: the actor has ended for good. `unmatched`: nothing has that address.
+    """
+
+    def __init__(self, recipient: str, message_id: str, message_type: str, disposition: str) -> None:
+        self.recipient, self.message_id, self.message_type = recipient, message_id, message_type
+        self.disposition = disposition
+        why = {
+            "conflict": "another message was accepted there under this id: an id belongs to one message",
+            "late": "its actor has ended for good",
+            "unmatched": "nothing has that address in the store",
+        }.get(disposition, disposition)
+        super().__init__(f"{recipient!r} did not accept {_named(message_type)} (id {message_id!r}): {why}")
+
+
+class DeadLettered(Failure):
+    """A durable message that was asked has become a dead letter: nobody will handle it unless an operator requeues it."""
+
+    def __init__(self, recipient: str, message_id: str, message_type: str, why: str) -> None:
+        self.recipient, self.message_id, self.message_type, self.why = recipient, message_id, message_type, why
+        super().__init__(
+            f"{recipient!r} has not handled {_named(message_type)} (id {message_id!r}), which is a dead letter now: {why}. "
+            "`greenroom mailbox show` lists it; an operator requeues or drops it"
+        )
+
+
+class WaitTimeout(Failure):
+    """What was waited for, durably, did not come in time."""
+
+    def __init__(self, what: str, timeout: float | None) -> None:
+        self.what, self.timeout = what, timeout
+        super().__init__(f"{what} did not come" if timeout is None else f"{what} did not come within {timeout:g} s")
+
+
+class UnknownToken(Refused):
+    """A callback's token opens nothing: mistyped, invented or long past. Which of these is not told."""
+
+    def __init__(self) -> None:
+        super().__init__("this token answers no callback")
+
+
+class NoSuchStore(Failure):
+    """There is no database at the store's URL, or none of Greenroom's tables in it. Nothing was made there.
+
+    Not `StoreUnavailable`: that one is there, and does not answer.
+    """
+
+    def __init__(self, store: str) -> None:
+        self.store = store
+        super().__init__(
+            f"there is no store at {store}: a runtime makes it when it first runs, and so does `greenroom store migrate`"
+        )
+
+
+class StoreRefused(Refused):
+    """The store turned down what an operator asked for; nothing was changed.
+
+    `reason` says why in one word: `unknown_address`, `unknown_message` (also one that retention has forgotten), `not_pending` (it is
+    no dead letter, or none any more), `not_parked`, `full`. `detail` says it for people.
+    """
+
+    def __init__(self, reason: str, detail: str) -> None:
+        self.reason, self.detail = reason, detail
+        super().__init__(detail)
 
 
 class LeaseLost(Failure):

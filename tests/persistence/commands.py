@@ -19,6 +19,7 @@ from greenroom.persistence.addresses import (
     AddressKind,
     ClaimAddress,
     CloseAddress,
+    OpenAddress,
     ParkAddress,
     ParkReason,
     ReleaseAddress,
@@ -40,12 +41,14 @@ from greenroom.persistence.deliveries import (
 from greenroom.persistence.executions import DrainExecution, EndExecution, RegisterExecution, ReleaseLost
 from greenroom.persistence.messages import AcceptMessage, AdmitDue, DropDead, RequeueDead
 from greenroom.persistence.outbox import BeginSend, FailSend, FinishSend, FlushHeld, RequeueSend
+from greenroom.persistence.pools import RegisterPool
 from greenroom.persistence.retention import Prunable, Prune
 from greenroom.persistence.transitions import Transition
 from tests.persistence.stores import SteeredClock
 
 ADDRESSES = ("a", "b", "c")
-TOKENS = ("t1", "t2")
+CALLBACKS = ("c1", "c2")
+SECRETS = ("s1", "s2", "s3")
 
 
 @frozen
@@ -171,8 +174,18 @@ def claim(world: World) -> Transition[Any]:
     )
 
 
+def open_address(world: World) -> Transition[Any]:
+    return OpenAddress(
+        address=world.choose((*ADDRESSES, "d")), kind=world.choose(tuple(AddressKind)), capacity=world.choose((None, 2))
+    )
+
+
+def register_pool(world: World) -> Transition[Any]:
+    return RegisterPool(pool=world.choose(("p", "q")), capacity=world.choose((None, 2, 3)))
+
+
 def accept(world: World) -> Transition[Any]:
-    address = world.choose((*ADDRESSES, *ADDRESSES, "nowhere"))
+    address = world.choose((*ADDRESSES, *ADDRESSES, "d", "nowhere"))
     message_id = world.fresh() if world.pick(5) else world.known_message(address)
     body = world.choose((b"1", b"1", b"1", b"2"))
     return AcceptMessage(
@@ -269,21 +282,27 @@ def give_up(world: World) -> Transition[Any]:
 
 def create_callback(world: World) -> Transition[Any]:
     return CreateCallback(
-        **world.fence(world.choose(ADDRESSES)), token_digest=world.choose(TOKENS), name="n", expires_at=world.moment()
+        **world.fence(world.choose(ADDRESSES)),
+        callback_id=world.choose(CALLBACKS),
+        secret_digest=world.choose(SECRETS),
+        name="n",
+        expires_at=world.moment(),
     )
 
 
 def answer(world: World) -> Transition[Any]:
     body = world.choose((b"1", b"1", b"2"))
-    token = world.choose((*TOKENS, *TOKENS, "wrong"))
-    return AnswerCallback(token_digest=token, answer=body, digest=message_digest("", body))
+    callback_id = world.choose((*CALLBACKS, *CALLBACKS, *CALLBACKS, "nothing"))
+    return AnswerCallback(
+        callback_id=callback_id, secret_digest=world.choose(SECRETS), answer=body, digest=message_digest("", body)
+    )
 
 
 def settle_callback(world: World) -> Transition[Any]:
     if world.pick(3):
-        late = world.one("SELECT token_digest FROM callbacks WHERE status = 'open' AND expires_at <= ?", world.now())
-        return ExpireCallback(token_digest=late or world.choose(TOKENS))
-    return CancelCallback(token_digest=world.choose((*TOKENS, "wrong")))
+        late = world.one("SELECT callback_id FROM callbacks WHERE status = 'open' AND expires_at <= ?", world.now())
+        return ExpireCallback(callback_id=late or world.choose(CALLBACKS))
+    return CancelCallback(callback_id=world.choose((*CALLBACKS, "nothing")))
 
 
 def outbox_row(world: World) -> Transition[Any]:
@@ -323,6 +342,8 @@ KINDS: dict[str, tuple[int, Callable[[World], Transition[Any]]]] = {
     "begin": (12, begin),
     "finish": (14, finish),
     "claim": (6, claim),
+    "open_address": (2, open_address),
+    "register_pool": (1, register_pool),
     "register": (3, register),
     "drain": (1, lambda world: DrainExecution(execution_id=world.execution())),
     "end": (1, lambda world: EndExecution(execution_id=world.execution())),
@@ -337,8 +358,8 @@ KINDS: dict[str, tuple[int, Callable[[World], Transition[Any]]]] = {
     "park": (1, park),
     "unpark": (2, unpark),
     "give_up": (2, give_up),
-    "create_callback": (3, create_callback),
-    "answer": (3, answer),
+    "create_callback": (4, create_callback),
+    "answer": (4, answer),
     "settle_callback": (3, settle_callback),
     "outbox_row": (6, outbox_row),
     "flush": (2, flush),

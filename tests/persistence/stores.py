@@ -73,6 +73,9 @@ class Database(Protocol):
 
     time: SteeredClock
 
+    @property
+    def url(self) -> str: ...
+
     def open(self, *, bound: float = 30.0) -> AbstractAsyncContextManager[Committer]:
         """A store on it."""
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import anyio
 import pytest
 
 from greenroom.persistence.addresses import (
     AddressKind,
     DueAddresses,
     ListAddresses,
+    OpenAddress,
+    Opened,
+    OwnedReady,
     ParkAddress,
     ParkReason,
     ReadAddress,
@@ -19,7 +23,7 @@ from greenroom.persistence.addresses import (
 )
 from greenroom.persistence.messages import Disposition
 from greenroom.persistence.transitions import RefusalReason, Refused
-from tests.persistence.stores import claiming, done, message, owner, refused, register
+from tests.persistence.stores import claiming, done, message, outgoing, owner, refused, register
 
 if TYPE_CHECKING:
     from greenroom.persistence.store import Store
@@ -34,6 +38,10 @@ def parking(desk: Owner, reason: ParkReason = ParkReason.UNDECODABLE) -> ParkAdd
         reason=reason,
         detail="field 'total'",
     )
+
+
+def opening(address: str, capacity: int | None = None) -> OpenAddress:
+    return OpenAddress(address=address, kind=AddressKind.MAILBOX, capacity=capacity)
 
 
 async def due(store: Store) -> list[str]:
@@ -52,8 +60,51 @@ async def test_an_address_comes_into_being_by_its_first_claim(database: Database
 
 
 async def test_an_address_has_a_name() -> None:
-    with pytest.raises(ValueError, match="address"):
-        claiming("", "e1")
+    for make in (lambda: claiming("", "e1"), lambda: opening("")):
+        with pytest.raises(ValueError, match="address"):
+            make()
+
+
+async def test_an_address_can_be_opened_for_mail_before_anybody_owns_it(database: Database) -> None:
+    async with database.open() as store:
+        assert await done(store, opening("desk", capacity=1)) == Opened(created=True)
+        record = await store.read(ReadAddress(address="desk"))
+        assert record is not None
+        assert (record.owner, record.generation, record.capacity, record.kind) == (None, 0, 1, AddressKind.MAILBOX)
+        assert await due(store) == []
+        assert (await done(store, message("desk", "m1"))).disposition is Disposition.ACCEPTED
+        assert await refused(store, message("desk", "m2")) is RefusalReason.FULL
+        assert await due(store) == ["desk"]
+        desk = await owner(store)
+        assert desk.generation == 1
+        assert await desk.waiting() == ["m1"]
+
+
+async def test_opening_an_address_that_is_there_changes_nothing(database: Database) -> None:
+    async with database.open() as store:
+        desk = await owner(store, "desk", capacity=7)
+        closed = await owner(store, "closed")
+        await done(store, closed.close())
+        before = [await store.read(ReadAddress(address=name)) for name in ("desk", "closed")]
+        for name in ("desk", "closed"):
+            assert await done(store, opening(name, capacity=1)) == Opened(created=False)
+        assert [await store.read(ReadAddress(address=name)) for name in ("desk", "closed")] == before
+        await desk.send("m1")
+        await desk.begun(1)  # the generation stands
+
+
+async def test_an_address_is_opened_once_however_many_want_it(database: Database) -> None:
+    async with database.open() as here, database.open() as there:
+        opened: list[bool] = []
+
+        async def open_it(store: Store) -> None:
+            opened.append((await done(store, opening("desk"))).created)
+
+        async with anyio.create_task_group() as group:
+            for _ in range(10):
+                group.start_soon(open_it, here)
+                group.start_soon(open_it, there)
+        assert opened.count(True) == 1
 
 
 async def test_i4_a_living_owner_is_not_replaced_and_the_claimer_learns_how_long_to_wait(database: Database) -> None:
@@ -228,6 +279,36 @@ async def test_an_address_without_an_owner_is_due_when_it_has_mail(database: Dat
         assert (entry.address, entry.due_at) == ("desk", database.time.at(0))
         await owner(store, "desk")
         assert await due(store) == []
+
+
+async def test_due_addresses_come_in_pages_those_of_one_moment_too(database: Database) -> None:
+    async with database.open() as store:
+        for name in ("d", "a", "c", "b"):
+            await done(store, opening(name))
+            await done(store, message(name, "m"))
+            if name == "a":
+                database.time.pass_time(1)
+        seen, after = [], None
+        while page := await store.read(DueAddresses(after=after, limit=1)):
+            (after,) = page
+            seen.append(after.address)
+        assert seen == ["a", "d", "b", "c"]
+
+
+async def test_an_owner_finds_where_it_could_begin_a_delivery(database: Database) -> None:
+    async with database.open() as store:
+        owners = {name: await owner(store, name) for name in ("d", "a", "c", "b", "full")}
+        await owner(store, "full", capacity=1)
+        others = await owner(store, "others", execution_id="e2")
+        for mailbox in (*(owners[name] for name in ("d", "a", "b", "full")), others):
+            await mailbox.send("m1")
+        await owners["b"].handle(1)
+        await owners["d"].handle(1, outgoing=(outgoing("full", "o1"),))
+        await owners["d"].send("m2")  # it cannot begin before its own message has found room
+        assert await store.read(OwnedReady(execution_id="e1")) == ("a", "full")
+        assert await store.read(OwnedReady(execution_id="e1", limit=1)) == ("a",)
+        assert await store.read(OwnedReady(execution_id="e1", after="a")) == ("full",)
+        assert await store.read(OwnedReady(execution_id="nobody")) == ()
 
 
 async def test_an_address_with_mail_is_due_when_its_owner_lets_it_go(database: Database) -> None:

@@ -11,7 +11,7 @@ import pytest
 from attrs import evolve
 
 from greenroom.persistence.addresses import ParkAddress, ParkReason, ReadAddress, StateWrite
-from greenroom.persistence.callbacks import CreateCallback, token_digest
+from greenroom.persistence.callbacks import CreateCallback
 from greenroom.persistence.content import INLINE_LIMIT, Content, fetch
 from greenroom.persistence.deliveries import Delivery, Handled, ToOutside
 from greenroom.persistence.observations import ListObservations, ObservationKind
@@ -43,7 +43,8 @@ def creating(desk: Owner) -> CreateCallback:
         address=desk.address,
         execution_id=desk.execution_id,
         generation=desk.generation,
-        token_digest=token_digest("t"),
+        callback_id="t",
+        secret_digest="secret",
         name="payment",
     )
 

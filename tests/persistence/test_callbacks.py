@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from greenroom.persistence.callbacks import (
     AnswerCallback,
     AnswerDisposition,
+    CallbackMoved,
     CallbackStatus,
     CancelCallback,
     CreateCallback,
@@ -16,11 +20,13 @@ from greenroom.persistence.callbacks import (
     ExpiredCallbacks,
     ReadCallback,
     new_token,
-    token_digest,
+    opens,
+    split_token,
+    with_secret,
 )
 from greenroom.persistence.content import digest_of
 from greenroom.persistence.observations import ListObservations, ObservationKind
-from greenroom.persistence.transitions import RefusalReason
+from greenroom.persistence.transitions import RefusalReason, Refused
 from tests.persistence.stores import done, owner, refused
 
 if TYPE_CHECKING:
@@ -30,34 +36,57 @@ if TYPE_CHECKING:
     from greenroom.persistence.store import Store
     from tests.persistence.stores import Database, Owner
 
-TOKEN = token_digest("a token")
+ID = "desk|m1|payment"
+TOKEN, DIGEST = new_token(ID)
 
 
-def creating(desk: Owner, expires_at: datetime | None = None) -> CreateCallback:
+def creating(desk: Owner, expires_at: datetime | None = None, digest: str = DIGEST) -> CreateCallback:
     return CreateCallback(
         address=desk.address,
         execution_id=desk.execution_id,
         generation=desk.generation,
-        token_digest=TOKEN,
+        callback_id=ID,
+        secret_digest=digest,
         name="payment",
         expires_at=expires_at,
     )
 
 
 def answering(answer: bytes, token: str = TOKEN) -> AnswerCallback:
-    return AnswerCallback(token_digest=token, answer=answer, digest=digest_of(answer))
+    parts = split_token(token)
+    assert parts is not None
+    callback_id, digest = parts
+    return AnswerCallback(callback_id=callback_id, secret_digest=digest, answer=answer, digest=digest_of(answer))
 
 
 async def record_of(store: Store) -> CallbackRecord:
-    record = await store.read(ReadCallback(token_digest=TOKEN))
+    record = await store.read(ReadCallback(callback_id=ID))
     assert record is not None
     return record
 
 
 def test_tokens_are_long_and_never_the_same() -> None:
-    tokens = {new_token() for _ in range(100)}
+    tokens = {new_token("a")[0] for _ in range(100)}
     assert len(tokens) == 100
     assert all(len(token) >= 43 for token in tokens)
+
+
+@given(st.text(min_size=1))
+def test_a_token_tells_its_callback_and_the_digest_of_its_secret(callback_id: str) -> None:
+    token, digest = new_token(callback_id)
+    assert split_token(token) == (callback_id, digest)
+    assert token.removeprefix(f"{callback_id}.") not in digest
+
+
+@pytest.mark.parametrize("text", ["", ".", "no secret", "no secret.", ".no identity"])
+def test_what_is_no_token_is_told_apart_before_the_store_is_asked(text: str) -> None:
+    assert split_token(text) is None
+
+
+@given(st.lists(st.sampled_from("abcd"), min_size=1), st.sampled_from("abcde"))
+def test_each_secret_that_was_handed_out_opens_and_no_other_does(handed_out: list[str], tried: str) -> None:
+    first, *more = handed_out
+    assert opens(reduce(with_secret, more, first), tried) == (tried in handed_out)
 
 
 async def test_a_callback_is_open_until_it_is_answered(database: Database) -> None:
@@ -87,11 +116,29 @@ async def test_a_second_answer_is_a_duplicate_or_a_conflict_and_is_kept(database
 async def test_a_wrong_token_opens_nothing_and_tells_nothing(database: Database) -> None:
     async with database.open() as store:
         await done(store, creating(await owner(store)))
-        wrong = answering(b"paid", token_digest("another token"))
-        assert await refused(store, wrong) is RefusalReason.UNKNOWN_TOKEN
-        assert await store.read(ReadCallback(token_digest=token_digest("another token"))) is None
+        wrong, unknown = (
+            await store.commit(answering(b"paid", f"{ID}.wrong")),
+            await store.commit(answering(b"paid", "a.b")),
+        )
+        assert isinstance(wrong, Refused)
+        assert wrong.reason is RefusalReason.UNKNOWN_TOKEN
+        assert wrong == unknown
+        assert (await record_of(store)).status is CallbackStatus.OPEN
+        assert await store.read(ListObservations()) == ()
+
+
+async def test_an_answered_callback_tells_a_wrong_token_nothing_either(database: Database) -> None:
+    async with database.open() as store:
+        await done(store, creating(await owner(store)))
+        await done(store, answering(b"paid"))
+        assert await refused(store, answering(b"paid", f"{ID}.wrong")) is RefusalReason.UNKNOWN_TOKEN
+
+
+async def test_a_callback_that_is_not_there_neither_expires_nor_is_cancelled(database: Database) -> None:
+    async with database.open() as store:
+        assert await store.read(ReadCallback(callback_id="nothing")) is None
         for kind in (ExpireCallback, CancelCallback):
-            assert await refused(store, kind(token_digest="wrong")) is RefusalReason.UNKNOWN_TOKEN
+            assert await refused(store, kind(callback_id="nothing")) is RefusalReason.UNKNOWN_CALLBACK
 
 
 async def test_an_answer_after_the_end_is_late_whether_or_not_the_sweep_came_first(database: Database) -> None:
@@ -108,12 +155,12 @@ async def test_an_answer_after_the_end_is_late_whether_or_not_the_sweep_came_fir
 async def test_a_callback_is_expired_when_its_time_has_passed_and_not_before(database: Database) -> None:
     async with database.open() as store:
         await done(store, creating(await owner(store), expires_at=database.time.at(60)))
-        assert await refused(store, ExpireCallback(token_digest=TOKEN)) is RefusalReason.NOT_PENDING
+        assert await refused(store, ExpireCallback(callback_id=ID)) is RefusalReason.NOT_PENDING
         assert await store.read(ExpiredCallbacks()) == ()
         database.time.pass_time(61)
         (record,) = await store.read(ExpiredCallbacks())
-        assert record.token_digest == TOKEN
-        assert (await done(store, ExpireCallback(token_digest=TOKEN))).status is CallbackStatus.EXPIRED
+        assert record.callback_id == ID
+        assert (await done(store, ExpireCallback(callback_id=ID))).status is CallbackStatus.EXPIRED
         assert await store.read(ExpiredCallbacks()) == ()
 
 
@@ -122,15 +169,15 @@ async def test_a_callback_without_an_end_does_not_expire(database: Database) -> 
         await done(store, creating(await owner(store)))
         database.time.pass_time(1e9)
         assert await store.read(ExpiredCallbacks()) == ()
-        assert await refused(store, ExpireCallback(token_digest=TOKEN)) is RefusalReason.NOT_PENDING
+        assert await refused(store, ExpireCallback(callback_id=ID)) is RefusalReason.NOT_PENDING
 
 
 async def test_an_answer_to_a_cancelled_callback_is_late(database: Database) -> None:
     async with database.open() as store:
         await done(store, creating(await owner(store)))
-        assert (await done(store, CancelCallback(token_digest=TOKEN))).status is CallbackStatus.CANCELLED
+        assert (await done(store, CancelCallback(callback_id=ID))).status is CallbackStatus.CANCELLED
         assert (await done(store, answering(b"paid"))).disposition is AnswerDisposition.LATE
-        assert await refused(store, CancelCallback(token_digest=TOKEN)) is RefusalReason.NOT_PENDING
+        assert await refused(store, CancelCallback(callback_id=ID)) is RefusalReason.NOT_PENDING
 
 
 @pytest.mark.parametrize("kind", [ExpireCallback, CancelCallback])
@@ -141,14 +188,39 @@ async def test_an_answered_callback_neither_expires_nor_is_cancelled(
         await done(store, creating(await owner(store), expires_at=database.time.at(60)))
         await done(store, answering(b"paid"))
         database.time.pass_time(61)
-        assert await refused(store, kind(token_digest=TOKEN)) is RefusalReason.ALREADY_ANSWERED
+        assert await refused(store, kind(callback_id=ID)) is RefusalReason.ALREADY_ANSWERED
 
 
-async def test_a_token_opens_one_callback(database: Database) -> None:
+async def test_a_handler_that_runs_again_hands_out_another_token_and_the_old_one_stays_good(database: Database) -> None:
+    async with database.open() as store:
+        desk = await owner(store)
+        first = await done(store, creating(desk, expires_at=database.time.at(60)))
+        token, digest = new_token(ID)
+        again = await done(store, creating(desk, expires_at=database.time.at(600), digest=digest))
+        assert first == again == CallbackMoved(CallbackStatus.OPEN)
+        record = await record_of(store)
+        assert record.expires_at == database.time.at(60)  # time that has passed is not given back (I6)
+        assert (await done(store, answering(b"paid", TOKEN))).disposition is AnswerDisposition.ACCEPTED
+        assert (await done(store, answering(b"paid", token))).disposition is AnswerDisposition.DUPLICATE
+
+
+async def test_whoever_opens_a_callback_again_that_has_its_answer_is_told_so(database: Database) -> None:
     async with database.open() as store:
         desk = await owner(store)
         await done(store, creating(desk))
-        assert await refused(store, creating(desk)) is RefusalReason.CONFLICT
+        await done(store, answering(b"paid"))
+        token, digest = new_token(ID)
+        assert await done(store, creating(desk, digest=digest)) == CallbackMoved(CallbackStatus.ANSWERED)
+        assert (await record_of(store)).answer == b"paid"
+        assert await refused(store, answering(b"paid", token)) is RefusalReason.UNKNOWN_TOKEN  # nobody got that one
+
+
+async def test_an_identity_is_one_addresss(database: Database) -> None:
+    async with database.open() as store:
+        await done(store, creating(await owner(store)))
+        other = await owner(store, "counter")
+        assert await refused(store, creating(other)) is RefusalReason.CONFLICT
+        assert (await record_of(store)).address == "desk"
 
 
 async def test_only_the_owner_opens_a_callback_for_its_address(database: Database) -> None:
@@ -156,7 +228,7 @@ async def test_only_the_owner_opens_a_callback_for_its_address(database: Databas
         stale = await owner(store)
         await owner(store)
         assert await refused(store, creating(stale)) is RefusalReason.STALE_GENERATION
-        assert await store.read(ReadCallback(token_digest=TOKEN)) is None
+        assert await store.read(ReadCallback(callback_id=ID)) is None
 
 
 async def test_k05_an_answer_is_found_whether_it_comes_before_the_wait_or_after(database: Database) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from greenroom.persistence.callbacks import AnswerCallback, CreateCallback, ReadCallback, token_digest
+from greenroom.persistence.callbacks import AnswerCallback, CreateCallback, ReadCallback
 from greenroom.persistence.content import digest_of
 from greenroom.persistence.deliveries import ToOutside
 from greenroom.persistence.executions import EndExecution, ListExecutions
@@ -140,15 +140,16 @@ async def test_settled_callbacks_are_forgotten_and_open_ones_are_not(database: D
                 address="desk",
                 execution_id=desk.execution_id,
                 generation=desk.generation,
-                token_digest=token_digest(name),
+                callback_id=name,
+                secret_digest="secret",
                 name=name,
             )
             await done(store, creation)
-        answer = AnswerCallback(token_digest=token_digest("answered"), answer=b"x", digest=digest_of(b"x"))
+        answer = AnswerCallback(callback_id="answered", secret_digest="secret", answer=b"x", digest=digest_of(b"x"))
         await done(store, answer)
         database.time.pass_time(EIGHT_DAYS)
         assert (await prune(store))[Prunable.CALLBACKS] == 1
-        assert await store.read(ReadCallback(token_digest=token_digest("open"))) is not None
+        assert await store.read(ReadCallback(callback_id="open")) is not None
 
 
 async def test_outbox_rows_that_were_sent_are_forgotten_and_no_others(database: Database) -> None:

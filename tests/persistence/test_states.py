@@ -17,9 +17,7 @@ from greenroom.persistence.outbox import OUTBOX_MOVES, OutboxStatus
 from greenroom.persistence.schema.migrations import MIGRATIONS, sql_of, statements
 from greenroom.persistence.states import Moves, steps
 
-CALLBACK = (
-    "INSERT INTO callbacks (token_digest, address, name, created_at, status, settled_at, answer, answer_digest) VALUES "
-)
+CALLBACK = "INSERT INTO callbacks (callback_id, secrets, address, name, created_at, status, settled_at, answer, answer_digest) VALUES "
 OUTBOX = "INSERT INTO outbox (address, ordinal, held, destination, message_id, type, body, status, due_at, settled_at) VALUES "
 MESSAGE = (
     "INSERT INTO messages (address, seq, message_id, digest, type, body, deliver_at, status, accepted_at, settled_at, reason) "
@@ -71,19 +69,19 @@ MACHINES: dict[type[Enum], tuple[Moves[Any, Any], str, str, dict[str, tuple[str,
         "status",
         {
             "open": (
-                CALLBACK + "('t', 'a', 'n', 1, 'open', NULL, NULL, NULL)",
+                CALLBACK + "('t', 's', 'a', 'n', 1, 'open', NULL, NULL, NULL)",
                 "settled_at = NULL, answer = NULL, answer_digest = NULL",
             ),
             "answered": (
-                CALLBACK + "('t', 'a', 'n', 1, 'answered', 2, x'00', 'd')",
+                CALLBACK + "('t', 's', 'a', 'n', 1, 'answered', 2, x'00', 'd')",
                 "settled_at = 2, answer = x'00', answer_digest = 'd'",
             ),
             "expired": (
-                CALLBACK + "('t', 'a', 'n', 1, 'expired', 2, NULL, NULL)",
+                CALLBACK + "('t', 's', 'a', 'n', 1, 'expired', 2, NULL, NULL)",
                 "settled_at = 2, answer = NULL, answer_digest = NULL",
             ),
             "cancelled": (
-                CALLBACK + "('t', 'a', 'n', 1, 'cancelled', 2, NULL, NULL)",
+                CALLBACK + "('t', 's', 'a', 'n', 1, 'cancelled', 2, NULL, NULL)",
                 "settled_at = 2, answer = NULL, answer_digest = NULL",
             ),
         },

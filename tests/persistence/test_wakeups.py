@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import anyio
 import pytest
 
+from greenroom.persistence.wakeups import Wakeup
 from tests.persistence.stores import done, message, owner
 
 if TYPE_CHECKING:
@@ -95,8 +96,7 @@ async def test_delayed_mail_wakes_when_its_time_has_come(database: Database) -> 
         with store.wakeups() as wakeups:
             database.time.pass_time(61)
             wakeup = await wakeups.wait()
-            assert wakeup is not None
-            assert wakeup.addresses == {"desk"}
+            assert wakeup == Wakeup(frozenset(), frozenset({"desk"}), elsewhere=False)
 
 
 async def test_a_released_address_with_mail_wakes_whoever_may_claim_it(database: Database) -> None:

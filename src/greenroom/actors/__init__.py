@@ -4,6 +4,7 @@ from greenroom.actors.actor import Actor
 from greenroom.actors.cell import Administration, Cell, Life, State
 from greenroom.actors.context import Context
 from greenroom.actors.current import current_actor
+from greenroom.actors.durable import DurableActor, is_durable
 from greenroom.actors.events import (
     ActorAbandoned,
     ActorEnded,
@@ -17,13 +18,16 @@ from greenroom.actors.exits import Verdict, classify
 from greenroom.actors.handlers import handles
 from greenroom.actors.isolation import Isolation, body_for, check_isolation, check_memory_limit
 from greenroom.actors.life import ActorLife, Owner
+from greenroom.actors.message_loop import NOT_BEGUN, MessageLoop
 from greenroom.actors.messages import Exit, ExitKind, Ignore, Message, Rejected, Stop, Terminated, described, text_of
 from greenroom.actors.nursery import Nursery
 from greenroom.actors.ref import Ref
-from greenroom.actors.services import Directory, Services, Settings, Watch
+from greenroom.actors.services import Directory, Services, Settings, Storage, Watch
 from greenroom.actors.timers import AskDeadlines, Timer, Timers
+from greenroom.actors.unit import Held, HeldTimer, Published, Unit, open_unit
 
 __all__ = [
+    "NOT_BEGUN",
     "Actor",
     "ActorAbandoned",
     "ActorEnded",
@@ -35,16 +39,21 @@ __all__ = [
     "Cell",
     "Context",
     "Directory",
+    "DurableActor",
     "Event",
     "Exit",
     "ExitKind",
+    "Held",
+    "HeldTimer",
     "Ignore",
     "Isolation",
     "Life",
     "Message",
+    "MessageLoop",
     "Nursery",
     "Owner",
     "ProcessStarted",
+    "Published",
     "Ref",
     "Rejected",
     "Services",
@@ -52,9 +61,11 @@ __all__ = [
     "SlowHandler",
     "State",
     "Stop",
+    "Storage",
     "Terminated",
     "Timer",
     "Timers",
+    "Unit",
     "Verdict",
     "Watch",
     "body_for",
@@ -64,5 +75,7 @@ __all__ = [
     "current_actor",
     "described",
     "handles",
+    "is_durable",
+    "open_unit",
     "text_of",
 ]

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from greenroom.actors.actor import Actor, attach
 from greenroom.actors.cell import Cell
 from greenroom.actors.context import Context
+from greenroom.actors.durable import DurableActor
 from greenroom.actors.handlers import Handler
 from greenroom.actors.messages import Exit
 
@@ -79,6 +80,14 @@ class TaskBody:
         if type(actor).__blocking__:
             raise TypeError(
                 f"{type(actor).__qualname__} has plain `def` handlers: give {self._cell.path!r} isolation='thread' or 'process'"
+            )
+        custody = self._cell.mailbox.custody
+        if custody is not None:
+            custody.adopt(actor)
+        elif isinstance(actor, DurableActor):
+            raise TypeError(
+                f"{type(actor).__qualname__} is a durable actor, and {self._cell.path!r} was not specified as one: give gr.Child the "
+                "class itself, or a functools.partial of it"
             )
         attach(actor, self._context)
         self.target = actor

@@ -14,6 +14,7 @@ from greenroom.mailbox import MemoryMailbox
 
 if TYPE_CHECKING:
     from greenroom.actors.context import Context
+    from greenroom.actors.unit import Unit
 
 
 class State(Enum):
@@ -24,6 +25,8 @@ class State(Enum):
     STOPPING = "stopping"
     RESTARTING = "restarting"
     """Between two incarnations: a restart failed and is tried again, or waits for its backoff or for the old incarnation's end."""
+    STANDBY = "standby"
+    """Its messages are in the store, and another process handles them just now, or it waits for an operator."""
     DOWN = "down"
     STUCK = "stuck"
     ABANDONED = "abandoned"
@@ -76,6 +79,7 @@ class Cell:
         "ref",
         "services",
         "state",
+        "unit",
         "watchers",
     )  # fmt: skip
 
@@ -95,6 +99,8 @@ class Cell:
         takes them over, so that a ref is good again once its path is."""
         self.watchers: dict[Context, None] | None = None
         """Which incarnations watch the present (or next) one here."""
+        self.unit: Unit | None = None
+        """What the handler in hand of a durable actor has sent and set so far."""
         self._context: Context | None = None
         self.ref = Ref(self)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
+from greenroom.actors.bodies import Perform
 from greenroom.actors.exits import suspended_stack
 from greenroom.actors.handlers import Handler
 from greenroom.mailbox import Envelope, Slot
@@ -23,7 +24,7 @@ class Gate:
 
     handler: Handler
     running: int = 0
-    deferred: deque[tuple[int, Envelope]] = field(factory=deque)
+    deferred: deque[tuple[int, Envelope, Perform | None]] = field(factory=deque)
     """With their order of arrival among all that is deferred."""
 
 
@@ -36,6 +37,8 @@ class Run:
     envelope: Envelope
     since: float
     """When it was taken in hand, by the stopwatch."""
+    perform: Perform | None = None
+    """What to do with it, when that is not just to call the handler."""
     turn: Slot | None = None
     begun: bool = False
     stashed: bool = False
@@ -69,25 +72,25 @@ class ConcurrentHandlers:
         self._taken = 0
         self._held = 0
 
-    def take(self, gate: Gate, envelope: Envelope) -> None:
+    def take(self, gate: Gate, envelope: Envelope, perform: Perform | None = None) -> None:
         """Start the handler, or put its message aside until one of its places is free.
 
         Or for the next incarnation: a failure in the nursery closes it, and may do so before the message loop is cancelled.
         """
         self._taken += 1
         if gate.running < gate.handler.concurrency and not self._life.nursery.closed:
-            self._start(gate, self._taken, envelope)
+            self._start(gate, self._taken, envelope, perform)
         else:
-            gate.deferred.append((self._taken, envelope))
+            gate.deferred.append((self._taken, envelope, perform))
             self._hold(1)
 
     def _hold(self, count: int) -> None:
         self._held += count
         self._life.mailbox.hold(count)
 
-    def _start(self, gate: Gate, number: int, envelope: Envelope) -> None:
+    def _start(self, gate: Gate, number: int, envelope: Envelope, perform: Perform | None) -> None:
         gate.running += 1
-        run = Run(number, envelope, self._life.loop.stopwatch())
+        run = Run(number, envelope, self._life.loop.stopwatch(), perform)
         if not self.runs:
             self._life.services.busy.enter_beside(self._life)
         self.runs[run] = None
@@ -107,7 +110,7 @@ class ConcurrentHandlers:
             if not self.runs:
                 self._life.services.busy.leave_beside(self._life)
             if not run.begun:
-                gate.deferred.append((run.number, run.envelope))
+                gate.deferred.append((run.number, run.envelope, run.perform))
         # Not after a crash or a cancellation: what waits for a place is for the next incarnation then.
         if gate.deferred and self._messages.goes_on and not self._life.nursery.closed:
             self._hold(-1)
@@ -131,7 +134,7 @@ class ConcurrentHandlers:
         message, _, reply = run.envelope
         run.task = self._life.loop.current_task()
         try:
-            run.coroutine = handler.function(self._life.body.target, message)
+            run.coroutine = (run.perform or handler.function)(self._life.body.target, message)
             result = await run.coroutine
             if not run.stashed and reply is not None and not reply.done():
                 reply.set_result(result)
@@ -150,7 +153,8 @@ class ConcurrentHandlers:
     def take_deferred(self) -> list[Envelope]:
         """What still waits for a place, or had got one and not begun, in order of arrival."""
         gates = {id(gate): gate for gate in self.gates.values()}.values()
-        return [envelope for _, envelope in sorted(entry for gate in gates for entry in gate.deferred)]
+        entries = sorted((entry for gate in gates for entry in gate.deferred), key=lambda entry: entry[0])
+        return [envelope for _, envelope, _ in entries]
 
     def give_room_back(self) -> None:
         """What `take_deferred` returned is in the mailbox again, and counts there."""

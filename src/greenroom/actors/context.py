@@ -10,6 +10,7 @@ from greenroom.actors.messages import Exit, Message, Terminated, not_a_message
 from greenroom.actors.nursery import Nursery
 from greenroom.actors.ref import Ref
 from greenroom.actors.timers import Timer
+from greenroom.actors.unit import HeldTimer, Published, Unit, open_unit
 from greenroom.errors import Misuse, StashFull
 from greenroom.mailbox import Envelope, Notice, message_type
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from greenroom.actors.cell import Cell
     from greenroom.actors.life import ActorLife
     from greenroom.runtime import Runtime
+    from greenroom.runtime.durable.callbacks import Callback
 
 DEFAULT_STASH = 10_000
 
@@ -49,6 +51,11 @@ class Context:
         return self._life.incarnation
 
     @property
+    def key(self) -> str:
+        """The last name of its path; of an actor of a `DurableActors` pool, its key."""
+        return self.ref.path.rpartition("/")[2]
+
+    @property
     def nursery(self) -> Nursery:
         """The actor's own nursery; opened on first use. Raises `Misuse` for a thread or process child, which has none."""
         return self._life.nursery
@@ -68,6 +75,9 @@ class Context:
         Raises `TypeError` for anything but a `Ref`, `Misuse` when the watching incarnation itself has ended.
         """
         self._check_ref(ref, "watch")
+        self._refuse_durable(
+            "watch", "its news would not outlive the process: let another actor watch, and send what it sees"
+        )
         if not self._life.alive:
             raise Misuse(f"{self.ref.path!r} has ended: it watches nothing more")
         if self._watching is None:
@@ -110,8 +120,14 @@ class Context:
 
         `key`: replaces the timer of that key. A tick of a replaced or cancelled timer is never delivered, even if it is queued.
         Ticks do not count against the mailbox's capacity. Raises `ValueError` for a negative delay.
+
+        Of a `DurableActor`, called in a handler: set with the handler's commit, durable, and delivered as any message. Raises `Misuse`
+        outside of its handlers.
         """
         _check_tick(delay, message, "delay")
+        if (unit := self._unit("after")) is not None:
+            unit.timers.append(HeldTimer(key, delay, message))
+            return
         self._set_timer(delay, None, message, key if key is not None else object())
 
     def every(self, period: float, message: Message[Any], *, key: str | None = None) -> None:
@@ -121,13 +137,22 @@ class Context:
         a slow actor is not flooded. `key` as for `after`. Raises `ValueError` for a period that is not positive.
         """
         _check_tick(period, message, "period")
+        self._refuse_durable(
+            "every", "set the next timer with `after` in the handler of the last one's message: both commit together"
+        )
         if period <= 0:
             raise ValueError(f"period={period!r}: a timer's period is above 0 seconds")
         self._set_timer(period, period, message, key if key is not None else object())
 
     def cancel(self, key: str) -> None:
-        """Cancel the timer of this key, and its tick if one is queued. Nothing happens when there is none."""
+        """Cancel the timer of this key, and its tick if one is queued. Nothing happens when there is none.
+
+        Of a `DurableActor`: with the handler's commit; a tick that is queued already is still delivered.
+        """
         self._life.loop.check_thread()
+        if (unit := self._unit("cancel")) is not None:
+            unit.timers.append(HeldTimer(key))
+            return
         timer = (self._timers or {}).pop(key, None)
         if timer is not None:
             timer.cancel()
@@ -176,6 +201,11 @@ class Context:
         """
         self._life.loop.check_thread()
         messages = self._life.messages
+        if messages.persistent:
+            raise Misuse(
+                f"{self.ref.path!r} has a persistent mailbox, which keeps its order: to handle this {message_type(message)} later, "
+                "send it again (`await self.context.ref.send(message, deliver_at=...)`)"
+            )
         if not messages.is_in_hand(message):
             raise Misuse(
                 f"{self.ref.path!r} can stash only the message it has in hand, and each once; not this {message_type(message)}"
@@ -202,6 +232,61 @@ class Context:
         """For Greenroom's own use: the handler that stashed this has failed; the message is as good as in hand."""
         self._stash = deque(stashed for stashed in self._stash or () if stashed is not envelope)
         self._life.mailbox.take_back(envelope)  # it may have unstashed it again
+
+    # ---------------------------------------------------------------------------------------------------- store
+
+    async def callback(self, name: str, *, timeout: float | None) -> Callback:
+        """Open a callback: give its `token` to an outside system, and `await callback.wait()` for the one answer it may give.
+
+        The answer (`client.answer(token, value)`) may come before the wait, also while the process is down. A handler that is
+        run again after a crash opens the callback of its name again: it gets another token, the older ones stay good, and an answer
+        that came to any of them is the answer.
+
+        Args:
+            name: of the callback, unique within the handling of one message.
+            timeout: seconds (> 0) after which an answer is late and the wait raises `WaitTimeout`; None: never, by choice and in sight.
+
+        Raises `Misuse` for an actor without a persistent mailbox; `StoreUnavailable`.
+        """
+        self._life.loop.check_thread()
+        custody = self._life.mailbox.custody
+        if custody is None:
+            raise Misuse(
+                f"{self.ref.path!r} keeps nothing in the store, where a callback waits: give it mailbox=gr.PersistentMailbox()"
+            )
+        return await custody.callback(name, self._life.messages.message_id_in_hand, timeout=timeout)  # type: ignore[no-any-return]
+
+    def publish(self, destination: str, message: Message[Any]) -> None:
+        """Send a message out of the store, with the handler's commit: to the function registered as `destination` with the runtime.
+
+        It is published at least once, each time under the same id; the destination removes the duplicates. Raises `Misuse` but in a
+        handler of a `DurableActor`.
+        """
+        self._life.loop.check_thread()
+        if not isinstance(message, Message):
+            raise not_a_message(message)
+        unit = self._unit("publish")
+        if unit is None:
+            raise Misuse(
+                f"{self.ref.path!r} is no gr.DurableActor: only what commits with a handled message can be published"
+            )
+        unit.published.append(Published(destination, message))
+
+    def _unit(self, call: str) -> Unit | None:
+        """The unit of the handler in hand; None for an actor that is not durable."""
+        if not self._life.messages.durable:
+            return None
+        unit = open_unit(self._life.cell)
+        if unit is None:
+            raise Misuse(
+                f"{self.ref.path!r} is a durable actor: it calls `{call}` in a handler, where it takes effect with the handler's commit. "
+                "Elsewhere, `on_start` included, `await self.context.ref.send(message, deliver_at=...)` does"
+            )
+        return unit
+
+    def _refuse_durable(self, call: str, why: str) -> None:
+        if self._life.messages.durable:
+            raise Misuse(f"{self.ref.path!r} is a durable actor and has no `{call}`: {why}")
 
     # ---------------------------------------------------------------------------------------------------- end
 

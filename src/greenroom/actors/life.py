@@ -23,7 +23,7 @@ from greenroom.actors.context import Context
 from greenroom.actors.current import current_actor
 from greenroom.actors.events import ActorAbandoned, ActorEnded, ActorStarted, ActorStuck
 from greenroom.actors.exits import Contained, Verdict, classify, is_cancellation, suspended_stack
-from greenroom.actors.message_loop import MessageLoop
+from greenroom.actors.message_loop import NOT_BEGUN, MessageLoop
 from greenroom.actors.messages import Exit
 from greenroom.actors.nursery import Nursery
 from greenroom.actors.own_process import OwnProcess
@@ -133,7 +133,8 @@ class ActorLife:
         self.incarnation = cell.incarnation
         cell.life = self
         cell.state = State.STARTING
-        self.messages = MessageLoop(self, drain=drain)
+        storage = self.services.storage if self.mailbox.custody is not None else None
+        self.messages = MessageLoop(self, drain=drain) if storage is None else storage.message_loop(self, drain=drain)
         self.context = Context(self, cell.ref)
         self.body = make_body(self)
 
@@ -287,9 +288,11 @@ class ActorLife:
                 pass
 
     async def _work(self) -> Exit:
-        info = await self.body.start()
+        info = await self.messages.begin()
+        if info is NOT_BEGUN:
+            return Exit("shutdown")
         self.phase = Phase.RUNNING
-        if self.cell.state is State.STARTING:
+        if self.cell.state in (State.STARTING, State.STANDBY):
             self.cell.state = State.RUNNING
         if self.services.events.listened_to:
             now = self.loop.now()
@@ -335,7 +338,14 @@ class ActorLife:
         self._companion_over = False
         self._owner.spawn(main, self.cell.path)
 
-    def nursery_failed(self, error: BaseException) -> None:
+    def stand_by(self) -> None:
+        """It waits to become the owner of its address: to its supervisor it has started. It is told again when it really has."""
+        if self.cell.state is State.STARTING:
+            self.cell.state = State.STANDBY
+            self._owner.life_started(self, None)
+
+    def break_off(self, error: BaseException) -> None:
+        """What it depends on, or its nursery, has failed: whatever it does is cancelled, and the error is its exit."""
         if self._crash is None and self._cancelled_at is None:
             self._crash = classify(error, self.loop.cancelled)
             if self.phase in (Phase.STARTING, Phase.RUNNING):

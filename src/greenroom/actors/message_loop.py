@@ -23,8 +23,17 @@ BATCH = 64
 """Messages handled in a row before a real checkpoint: a flooded actor must stay cancellable, and let others run."""
 
 
+NOT_BEGUN: Any = object()
+"""What `begin` returns when it was told to stop before the actor was made."""
+
+
 class MessageLoop:
     """What is in hand, what is under way beside it, and whether it is time to stop."""
+
+    persistent = False
+    """Its messages come out of the store."""
+    durable = False
+    """They are those of a durable actor."""
 
     __slots__ = (
         "_concurrent",
@@ -63,6 +72,10 @@ class MessageLoop:
         if self.own_exit is None:
             self.own_exit = exit or Exit("normal")
         self.stop()
+
+    def begin(self) -> Coroutine[Any, Any, object]:
+        """Make the actor and run its `on_start`; the start info."""
+        return self._life.body.start()
 
     def run(self) -> Coroutine[Any, Any, None]:
         """Handle messages until it is time to stop; the coroutine ends when nothing is in hand any more.
@@ -239,6 +252,11 @@ class MessageLoop:
             self._concurrent.give_room_back()
 
     # ---------------------------------------------------------------------------------------------- what is in hand
+
+    @property
+    def message_id_in_hand(self) -> str | None:
+        """The identity of the message that the calling event-loop task has in hand; None where messages have none."""
+        return None
 
     @property
     def _oldest(self) -> Run | None:

@@ -28,7 +28,7 @@ class Host(Protocol):
     """The incarnation that owns a nursery."""
 
     def start_companion(self, main: Callable[[], Coroutine[Any, Any, None]]) -> None: ...
-    def nursery_failed(self, error: BaseException) -> None:
+    def break_off(self, error: BaseException) -> None:
         """A task has failed; the others are being cancelled, and may take their time."""
 
     def companion_ended(self, verdict: Verdict | None) -> None: ...
@@ -130,7 +130,7 @@ class Nursery:
         except BaseException as error:  # noqa: BLE001 - what it is says the actor's verdict
             if not (is_cancellation(error, self._loop.cancelled) and self._ordered_cancellation()):
                 self._errors.append(error)
-                self.host.nursery_failed(error)
+                self.host.break_off(error)
                 self.close()
         finally:
             self._tasks.pop(id(work), None)

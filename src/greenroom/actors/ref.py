@@ -9,8 +9,9 @@ import anyio
 
 from greenroom.actors.current import current_actor
 from greenroom.actors.messages import Message, not_a_message
-from greenroom.errors import ActorDown, AskTimeout, NotASupervisor, WouldDeadlock, WrongThread
-from greenroom.mailbox import Envelope, message_type
+from greenroom.actors.unit import open_unit
+from greenroom.errors import ActorDown, AskTimeout, MailboxFull, NotASupervisor, WouldDeadlock, WrongThread
+from greenroom.mailbox import DeadLetterReason, Envelope, Receipt, message_type
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -56,6 +57,7 @@ class Ref:
         Raises:
             MailboxFull: there is no room, under the policy `reject`; the message was not taken.
             NotAMessage: it does not derive from `Message`.
+            TellRefused: the recipient has a persistent mailbox; `send` tells when it is durable.
             WrongThread: called on another thread than the event loop's.
         """
         if not isinstance(message, Message):
@@ -65,10 +67,16 @@ class Ref:
         if get_ident() != mailbox.thread:
             raise WrongThread
         queue = mailbox.queue
+        sender = current_actor.get()
+        if sender is not None and sender.unit is not None and mailbox.custody is None:
+            unit = open_unit(sender)
+            if unit is not None:  # a durable actor's handler: what it sends leaves with its commit
+                unit.afterwards.append(lambda: self._tell_late(message, sender))
+                return
         if len(queue) >= mailbox.limit:
-            mailbox.put_nowait((message, current_actor.get(), None))
+            mailbox.put_nowait((message, sender, None))
             return
-        queue.append((message, current_actor.get(), None))
+        queue.append((message, sender, None))
         parked = mailbox.parked
         if parked is not None:
             mailbox.parked = None
@@ -77,21 +85,50 @@ class Ref:
 
     async def send(
         self, message: Message[Any], *, message_id: str | None = None, deliver_at: datetime | None = None
-    ) -> None:
-        """Queue a message; under the policy `reject` wait for room. Returns None: this mailbox is in memory and gives no receipt.
+    ) -> Receipt | None:
+        """Queue a message; in memory, under the policy `reject`, wait for room. A persistent mailbox gives a receipt, others None.
 
-        Cancelled while it waits: the message was not taken.
+        To a persistent mailbox it returns when the message is durable. In a handler of a `DurableActor` the message leaves with the
+        handler's commit, and None is returned at once.
+
+        Cancelled while it waits: the message was not taken; in a persistent mailbox it may have been, and can be repeated under its
+        `message_id`.
+
+        Args:
+            message_id: identity of the message at a persistent mailbox, for sending it again: a second one is a duplicate, with
+                the receipt of the first, for as long as the first is on record (7 days after it was handled). None: a fresh one.
+            deliver_at: an aware instant before which a persistent mailbox does not deliver it.
 
         Raises:
             ActorStopped: the recipient ended while this waited for room. (One that had ended before makes a dead letter.)
             WouldDeadlock: an actor's message loop would wait for room in its own mailbox.
-            ValueError: `message_id` or `deliver_at` was given: they belong to persistent mailboxes.
+            MailboxFull: the persistent mailbox has no room; the message was not taken.
+            NotEncodable, PayloadTooLarge: it cannot be stored.
+            StoreUnavailable: the store did not answer; its `unknown` tells whether the message may have been taken.
+            ValueError: `message_id` or `deliver_at` was given for a mailbox in memory.
         """
         if not isinstance(message, Message):
             raise not_a_message(message)
+        if self._mailbox.custody is not None:
+            sender = current_actor.get()
+            return await self._mailbox.custody.send(message, sender, message_id=message_id, deliver_at=deliver_at)
         if message_id is not None or deliver_at is not None:
             raise ValueError(f"message_id and deliver_at need a persistent mailbox; that of {self.path!r} is in memory")
-        await self._put((message, current_actor.get(), None), "send")
+        sender = current_actor.get()
+        unit = open_unit(sender)
+        if unit is not None:
+            unit.afterwards.append(lambda: self._tell_late(message, sender))
+            return None
+        await self._put((message, sender, None), "send")
+        return None
+
+    def _tell_late(self, message: Message[Any], sender: Cell | None) -> None:
+        """What a durable actor's handler has told, now that it is committed. It is told at most once: no room is a dead letter."""
+        try:
+            self._mailbox.put_nowait((message, sender, None))
+        except MailboxFull:
+            path = sender.path if sender is not None else None
+            self._cell.services.dead_letters.publish(message, self.path, path, DeadLetterReason.DROPPED)
 
     async def ask(
         self,
@@ -105,6 +142,7 @@ class Ref:
 
         Args:
             timeout: seconds, waiting for room included; None waits for ever.
+            message_id: at a persistent mailbox, the identity of the question: asked again under it, the kept reply is returned.
             when_down: while the recipient is restarting, `"wait"` in its mailbox or `"fail"` at once with `ActorDown`.
 
         Raises at once what happened:
@@ -115,12 +153,11 @@ class Ref:
             MailboxFull: its overflow policy dropped the message.
             WouldDeadlock: an actor's message loop asked itself.
             AskTimeout: in the end. The recipient is not told and may still do the work; a late reply is dropped.
+            NotAccepted, DeadLettered: of a persistent mailbox; and what `send` raises there.
             ValueError: `timeout` is negative, or `when_down` is another word.
         """
         if not isinstance(message, Message):
             raise not_a_message(message)
-        if message_id is not None:
-            raise ValueError(f"message_id needs a persistent mailbox; that of {self.path!r} is in memory")
         cell = self._cell
         services = cell.services
         sender = current_actor.get()
@@ -128,13 +165,19 @@ class Ref:
             self._refuse_own_loop("ask")
         if when_down != "wait":
             self._refuse_when_down(message, when_down)
+        if self._mailbox.custody is not None:
+            if timeout is not None and not timeout >= 0:
+                raise _bad_timeout(timeout)
+            return await self._mailbox.custody.ask(message, sender, message_id=message_id, timeout=timeout)  # type: ignore[no-any-return]
+        if message_id is not None:
+            raise ValueError(f"message_id needs a persistent mailbox; that of {self.path!r} is in memory")
         reply = services.loop.slot()
         envelope: Envelope = (message, sender, reply)
         if timeout is None:
             await self._put(envelope, "ask")
             return await reply  # type: ignore[no-any-return]
         if not timeout >= 0:
-            raise ValueError(f"timeout={timeout!r}: seconds, 0 or more, or None to wait for ever")
+            raise _bad_timeout(timeout)
         left = timeout
         asks = services.asks
         mailbox = self._mailbox
@@ -259,3 +302,7 @@ class Ref:
     async def get_childspec(self, name: str) -> Any:
         """A child's full spec, defaults filled in. Raises `ChildNotFound`."""
         return await self._administer("get_childspec", name)
+
+
+def _bad_timeout(timeout: float) -> ValueError:
+    return ValueError(f"timeout={timeout!r}: seconds, 0 or more, or None to wait for ever")

@@ -5,16 +5,18 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING, Protocol
 
-from attrs import frozen
+from attrs import define, frozen
 
 from greenroom.actors.busy import BusyLives
 from greenroom.actors.events import Event
 from greenroom.actors.timers import AskDeadlines, Timers
 from greenroom.errors import BadSpec, NoSuchActor
-from greenroom.mailbox import Broadcast, DeadLetters, EventLoop, is_seconds
+from greenroom.mailbox import Broadcast, DeadLetters, EventLoop, MemoryMailbox, PersistentMailbox, is_seconds
 
 if TYPE_CHECKING:
     from greenroom.actors.cell import Cell
+    from greenroom.actors.life import ActorLife
+    from greenroom.actors.message_loop import MessageLoop
     from greenroom.actors.ref import Ref
     from greenroom.runtime import Runtime
 
@@ -81,7 +83,17 @@ class Watch(Protocol):
         """KeyboardInterrupt or SystemExit came out of a child: end the tree, non-zero."""
 
 
-@frozen(kw_only=True, eq=False)
+class Storage(Protocol):
+    """The runtime's store, as addresses and lives see it."""
+
+    def mailbox(self, path: str, options: PersistentMailbox, *, durable: bool) -> MemoryMailbox:
+        """The mailbox of an address whose messages are in the store; `durable`: its actor's state is, too."""
+
+    def message_loop(self, life: ActorLife, *, drain: bool) -> MessageLoop:
+        """The message loop of an incarnation that has such a mailbox."""
+
+
+@define(kw_only=True, eq=False)
 class Services:
     """Shared by all of one runtime."""
 
@@ -95,3 +107,5 @@ class Services:
     watch: Watch
     runtime: Runtime
     busy: BusyLives
+    storage: Storage | None = None
+    """The store's side of addresses; None for a runtime without a store."""

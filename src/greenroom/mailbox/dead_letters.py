@@ -34,6 +34,8 @@ class DeadLetterReason(Enum):
     """The recipient has no handler for its type."""
     REJECTED = "rejected"
     """Its handler raised `Rejected`, and nobody had asked."""
+    DELIVERIES = "deliveries"
+    """It had used up its deliveries, or could not be handled at all. It is kept in the store, for an operator."""
     UNDELIVERABLE = "undeliverable"
     """It could not be encoded for the recipient's process, or not be decoded there."""
 

@@ -13,7 +13,7 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from attrs import frozen
 
@@ -21,6 +21,9 @@ from greenroom.errors import ActorStopped, MailboxFull, WrongThread
 from greenroom.mailbox.dead_letters import DeadLetterReason, DeadLetters
 from greenroom.mailbox.options import Mailbox
 from greenroom.mailbox.parking import EventLoop, Slot
+
+if TYPE_CHECKING:
+    from greenroom.mailbox.persistent import Custody
 
 _UNBOUNDED = 1 << 62
 _CLOSED = -1
@@ -70,6 +73,9 @@ class MailboxStatistics:
 def message_type(message: object) -> str:
     """A message as errors and reports show it: its type by its short name; its repr where the class says `__loggable__ = True`."""
     cls = type(message)
+    stands_for = getattr(cls, "loggable_type", None)
+    if stands_for is not None:
+        return str(stands_for(message))
     if getattr(cls, "__loggable__", False) is True:
         try:
             shown = repr(message)
@@ -100,6 +106,9 @@ class MemoryMailbox:
         "_capacity", "_closed", "_dead_letters", "_examine", "_held", "_high_water", "_in_a_row", "_loop", "_options",
         "attention", "dropped", "limit", "parked", "path", "queue", "thread", "waiting",
     )  # fmt: skip
+
+    custody: Custody | None = None
+    """The store's side, of a persistent mailbox."""
 
     def __init__(self, path: str, options: Mailbox, loop: EventLoop, dead_letters: DeadLetters) -> None:
         self.path = path

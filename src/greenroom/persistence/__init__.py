@@ -17,6 +17,9 @@ from greenroom.persistence.addresses import (
     DueAddress,
     DueAddresses,
     ListAddresses,
+    OpenAddress,
+    Opened,
+    OwnedReady,
     ParkAddress,
     Parked,
     ParkReason,
@@ -42,7 +45,7 @@ from greenroom.persistence.callbacks import (
     ExpiredCallbacks,
     ReadCallback,
     new_token,
-    token_digest,
+    split_token,
 )
 from greenroom.persistence.clock import StoreClock, system_clock
 from greenroom.persistence.committer import Committer
@@ -87,7 +90,7 @@ from greenroom.persistence.executions import (
 )
 from greenroom.persistence.fence import Fence
 from greenroom.persistence.ids import new_id
-from greenroom.persistence.inspection import SchemaReport, check_store, migrate_store
+from greenroom.persistence.inspection import SchemaReport, check_store, find_store, migrate_store, place_of
 from greenroom.persistence.messages import (
     AcceptMessage,
     AdmitDue,
@@ -122,6 +125,7 @@ from greenroom.persistence.outbox import (
     RequeueSend,
     Sending,
 )
+from greenroom.persistence.pools import PoolRecord, PoolRegistered, ReadPool, RegisterPool
 from greenroom.persistence.renewal import Execution, start_execution
 from greenroom.persistence.retention import Prunable, Prune, Pruned, Retention, prune
 from greenroom.persistence.store import Store, open_store
@@ -194,15 +198,20 @@ __all__ = [
     "NextMessages",
     "Observation",
     "ObservationKind",
+    "OpenAddress",
+    "Opened",
     "OutboxMoved",
     "OutboxRecord",
     "OutboxStatus",
     "Outgoing",
+    "OwnedReady",
     "OwnerWrite",
     "ParkAddress",
     "ParkReason",
     "Parked",
     "Payload",
+    "PoolRecord",
+    "PoolRegistered",
     "Prunable",
     "Prune",
     "Pruned",
@@ -214,10 +223,12 @@ __all__ = [
     "ReadExecution",
     "ReadMessage",
     "ReadOutbox",
+    "ReadPool",
     "Receipt",
     "RefusalReason",
     "Refused",
     "RegisterExecution",
+    "RegisterPool",
     "ReleaseAddress",
     "ReleaseLost",
     "Released",
@@ -243,15 +254,17 @@ __all__ = [
     "check_store",
     "digest_of",
     "fetch",
+    "find_store",
     "message_digest",
     "migrate_store",
     "new_id",
     "new_token",
     "open_store",
     "outgoing_id",
+    "place_of",
     "prune",
+    "split_token",
     "start_execution",
     "stow",
     "system_clock",
-    "token_digest",
 ]

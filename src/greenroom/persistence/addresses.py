@@ -69,6 +69,27 @@ class Claimed:
 
 
 @frozen(kw_only=True)
+class OpenAddress(AddressWrite["Opened"]):
+    """Make an address that nobody owns, so that mail may come before anybody has claimed it. One that is there stays as it is.
+
+    Args:
+        capacity: as of `ClaimAddress`; the first claim replaces it.
+    """
+
+    address: str = field(validator=validators.min_len(1))
+    kind: AddressKind
+    capacity: int | None = field(default=None, validator=validators.optional(validators.ge(1)))
+
+
+@frozen
+class Opened:
+    """The address is there."""
+
+    created: bool
+    """It was not, before."""
+
+
+@frozen(kw_only=True)
 class ReleaseAddress(OwnerWrite["Released"]):
     """Own it no more. Its waiting mail becomes due to anybody."""
 
@@ -118,6 +139,7 @@ class AddressRecord:
     address: str
     kind: AddressKind
     generation: int
+    """0 until it is claimed for the first time."""
     owner: str | None
     capacity: int | None
     last_seq: int
@@ -130,6 +152,8 @@ class AddressRecord:
     """Messages and timers whose time has not come."""
     held: int
     """Its own messages that wait for room at their recipients."""
+    dead: int
+    """Dead letters."""
     parked: ParkReason | None
     parked_detail: str | None
     due_at: datetime | None
@@ -159,14 +183,32 @@ class ListAddresses(Query[tuple[AddressRecord, ...]]):
 
 @frozen
 class DueAddress:
+    """An address that somebody should claim, since then."""
+
     address: str
     due_at: datetime
 
 
 @frozen(kw_only=True)
 class DueAddresses(Query[tuple[DueAddress, ...]]):
-    """Addresses without an owner that have something to do, longest due first. Costs what is due, not what exists."""
+    """Addresses without an owner that have something to do, longest due first, a page at a time.
 
+    Costs what is due, not what exists. `after` is the last one of the page before.
+    """
+
+    after: DueAddress | None = None
+    limit: int = field(default=100, validator=validators.ge(1))
+
+
+@frozen(kw_only=True)
+class OwnedReady(Query[tuple[str, ...]]):
+    """Addresses that an execution owns and where a delivery could begin, in order, a page at a time.
+
+    Costs what it owns. `after` is the last one of the page before.
+    """
+
+    execution_id: str
+    after: str = ""
     limit: int = field(default=100, validator=validators.ge(1))
 
 

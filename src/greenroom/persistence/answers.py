@@ -11,13 +11,14 @@ from typing import Any
 import msgspec
 from attrs import frozen
 
-from greenroom.persistence.addresses import Claimed, Closed, Parked, Released, Unparked
+from greenroom.persistence.addresses import Claimed, Closed, Opened, Parked, Released, Unparked
 from greenroom.persistence.callbacks import CallbackAnswered, CallbackMoved
 from greenroom.persistence.content import Content
 from greenroom.persistence.deliveries import DeadLettered, Delivery, Handled
 from greenroom.persistence.executions import ExecutionMoved, LostReleased
 from greenroom.persistence.messages import Admitted, Receipt, Settled
 from greenroom.persistence.outbox import Flushed, OutboxMoved, Sending
+from greenroom.persistence.pools import PoolRegistered
 from greenroom.persistence.retention import Pruned
 from greenroom.persistence.transitions import Query, Refused, Transition
 
@@ -36,8 +37,10 @@ _CLASSES: dict[str, type[Any]] = {
         Flushed,
         Handled,
         LostReleased,
+        Opened,
         OutboxMoved,
         Parked,
+        PoolRegistered,
         Pruned,
         Receipt,
         Refused,

@@ -1,14 +1,19 @@
-"""Callbacks: an answer from outside, once, by whoever knows an unguessable token."""
+"""Callbacks: an answer from outside, once, by whoever knows an unguessable token.
+
+A callback has a public identity, chosen by its owner, so that a handler that runs again finds the one it opened before. Each
+time it hands out a token: the identity and a secret. All of them stay good; the store keeps the digests of their secrets.
+"""
 
 from __future__ import annotations
 
+import hmac
 import secrets
 from datetime import datetime
 from enum import Enum
 from hashlib import sha256
 from typing import Final
 
-from attrs import field, frozen
+from attrs import field, frozen, validators
 
 from greenroom.persistence.clock import aware
 from greenroom.persistence.content import Payload, fits_inline
@@ -36,31 +41,53 @@ CALLBACK_MOVES: Final[Moves[CallbackStatus, CallbackEvent]] = {
 }
 
 
-def new_token() -> str:
-    """A token that nobody can guess: 256 random bits, safe in a URL."""
-    return secrets.token_urlsafe(32)
+def new_token(callback_id: str) -> tuple[str, str]:
+    """A token for a callback that nobody can guess: 256 random bits, safe in a URL where the identity is. And its digest."""
+    secret = secrets.token_urlsafe(32)
+    return f"{callback_id}.{secret}", _digest(secret)
 
 
-def token_digest(token: str) -> str:
-    """What the store keeps of a token: enough to know it again, and of no use to whoever reads the database."""
-    return sha256(token.encode()).hexdigest()
+def split_token(token: str) -> tuple[str, str] | None:
+    """Which callback a token is for, and the digest of its secret. None: it is no token."""
+    callback_id, _, secret = token.rpartition(".")
+    return (callback_id, _digest(secret)) if callback_id and secret else None
+
+
+def _digest(secret: str) -> str:
+    """What the store keeps of a secret: enough to know it again, and of no use to whoever reads the database."""
+    return sha256(secret.encode()).hexdigest()
+
+
+def opens(digests: str, digest: str) -> bool:
+    """Is it one of these? They are in one text, with blanks between them. How long it takes does not tell how near it came."""
+    return any(hmac.compare_digest(known.encode(), digest.encode()) for known in digests.split())
+
+
+def with_secret(digests: str, digest: str) -> str:
+    """The digests with one more."""
+    return digests if digest in digests.split() else f"{digests} {digest}"
 
 
 @frozen(kw_only=True)
 class CreateCallback(OwnerWrite["CallbackMoved"]):
-    """Open a callback for an address. `CONFLICT` when the token is taken.
+    """Open a callback for an address, or hand out one more token for one that it has opened before.
+
+    Answers how that one stands: when it is not open any more, nothing is changed, and whoever wanted to wait reads it. It keeps
+    its name and its end. `CONFLICT` when another address has the identity.
 
     Args:
+        secret_digest: of the token's secret.
         expires_at: an aware instant after which an answer is late; None: never.
     """
 
-    token_digest: str
+    callback_id: str = field(validator=validators.min_len(1))
+    secret_digest: str = field(validator=validators.matches_re(r"\S+"))
     name: str
     expires_at: datetime | None = field(default=None, validator=aware)
 
     @property
     def locks(self) -> tuple[Row, ...]:
-        return (Row("addresses", self.address), Row("callbacks", self.token_digest))
+        return (Row("addresses", self.address), Row("callbacks", self.callback_id))
 
     @property
     def exclusive(self) -> tuple[Row, ...]:
@@ -76,17 +103,17 @@ class CallbackMoved:
 
 @frozen(kw_only=True)
 class CallbackWrite(Transition["CallbackMoved"]):
-    """A change of one callback's row."""
+    """A change of one callback's row. `UNKNOWN_CALLBACK` when there is none."""
 
-    token_digest: str
+    callback_id: str
 
     @property
     def locks(self) -> tuple[Row, ...]:
-        return (Row("callbacks", self.token_digest),)
+        return (Row("callbacks", self.callback_id),)
 
     @property
     def exclusive(self) -> tuple[Row, ...]:
-        return (Row("callbacks", self.token_digest),)
+        return (Row("callbacks", self.callback_id),)
 
 
 class AnswerDisposition(Enum):
@@ -103,23 +130,25 @@ class AnswerDisposition(Enum):
 
 @frozen(kw_only=True)
 class AnswerCallback(Transition["CallbackAnswered"]):
-    """Answer a callback, before or after anybody waits for it. `UNKNOWN_TOKEN` for any token that opens nothing.
+    """Answer a callback, before or after anybody waits for it.
 
-    Answers that were not accepted are kept as observations.
+    Any token that opens nothing is refused by `UNKNOWN_TOKEN`, whether or not there is such a callback. Answers that were not
+    accepted are kept as observations.
     """
 
-    token_digest: str
+    callback_id: str
+    secret_digest: str
     answer: Payload = field(validator=fits_inline)
     digest: str
     """Of the answer: what tells a duplicate from a conflict."""
 
     @property
     def locks(self) -> tuple[Row, ...]:
-        return (Row("callbacks", self.token_digest),)
+        return (Row("callbacks", self.callback_id),)
 
     @property
     def exclusive(self) -> tuple[Row, ...]:
-        return (Row("callbacks", self.token_digest),)
+        return (Row("callbacks", self.callback_id),)
 
 
 @frozen
@@ -141,7 +170,7 @@ class CancelCallback(CallbackWrite):
 class CallbackRecord:
     """A callback, as it was when it was read."""
 
-    token_digest: str
+    callback_id: str
     address: str
     name: str
     status: CallbackStatus
@@ -152,7 +181,9 @@ class CallbackRecord:
 
 @frozen(kw_only=True)
 class ReadCallback(Query["CallbackRecord | None"]):
-    token_digest: str
+    """One callback with its answer; None when it is unknown, or forgotten by retention."""
+
+    callback_id: str
 
 
 @frozen(kw_only=True)

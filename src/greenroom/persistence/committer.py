@@ -63,6 +63,11 @@ class Committer:
         """What an acknowledgement promises."""
         return self._driver.durability
 
+    @property
+    def alive(self) -> bool:
+        """May waiting for the store be worth while? False when it is closed, or its thread has died."""
+        return not self._closed and self._end is None
+
     async def commit(self, transition: Transition[T]) -> T | Refused:
         """Apply a transition. Returns when it is durable, in the sense of `durability`, or refused.
 
@@ -251,11 +256,11 @@ class Committer:
             self._settle(outcome.entry, outcome.answer, outcome.error)
         if woken:
             for subscription in tuple(self._subscribers):
-                subscription.notify(woken, elsewhere=False)
+                subscription.notify(woken)
 
     def news(self, news: News) -> None:
         for subscription in tuple(self._subscribers):
-            subscription.notify(news.due, news.elsewhere)
+            subscription.notify(due=news.due, elsewhere=news.elsewhere)
 
     def ended(self, error: BaseException | None) -> None:
         if error is None:

@@ -162,4 +162,8 @@ class Renewer(Protocol):
 class Hold(Protocol):
     """Proves that an execution lives for as long as it is kept, and is let go by the system when its process dies."""
 
-    def release(self) -> None: ...
+    def release(self) -> None:
+        """Let go, after an orderly end. Safe to call twice."""
+
+    def let_go(self) -> None:
+        """Let go as the system does for a process that dies: it counts as dead from now on. Safe to call twice."""

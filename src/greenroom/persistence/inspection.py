@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -11,6 +12,7 @@ import anyio.to_thread
 from attrs import frozen
 
 from greenroom.errors import BadStoreUrl
+from greenroom.persistence.postgres.target import NEEDS_ASYNCPG, SCHEMES, without_password
 from greenroom.persistence.urls import StoreUrl, parse_url
 
 if TYPE_CHECKING:
@@ -35,6 +37,17 @@ class SchemaReport:
         return not self.missing and not self.differences and self.state.oldest_code <= self.code
 
 
+def place_of(url: str) -> str:
+    """Where a store is: the file of a SQLite database, whole; for PostgreSQL the URL, without its password.
+
+    Raises:
+        BadStoreUrl: it is none that can be looked at from outside (one in memory, for example).
+    """
+    if urlsplit(url).scheme in SCHEMES:
+        return without_password(url)
+    return str(Path(_on_disk(url).path).absolute())
+
+
 async def check_store(url: str) -> SchemaReport:
     """Look at a database without changing it.
 
@@ -43,8 +56,17 @@ async def check_store(url: str) -> SchemaReport:
         StoreUnavailable: there is no such database, or it cannot be reached.
         IncompatibleStore: it is a database of something else.
     """
-    inspect, _ = _calls(url)
-    return await anyio.to_thread.run_sync(inspect)
+    return await anyio.to_thread.run_sync(_calls(url).inspect)
+
+
+async def find_store(url: str) -> None:
+    """Make sure that there is a store, whatever its version, without changing anything.
+
+    Raises:
+        NoSuchStore: there is none.
+        BadStoreUrl, StoreUnavailable, IncompatibleStore: as `check_store`.
+    """
+    await anyio.to_thread.run_sync(_calls(url).find)
 
 
 async def migrate_store(url: str) -> SchemaReport:
@@ -53,21 +75,35 @@ async def migrate_store(url: str) -> SchemaReport:
     Raises:
         As `check_store`; IncompatibleStore also for a schema that is only for newer code.
     """
-    inspect, bring_up_to_date = _calls(url)
-    await anyio.to_thread.run_sync(bring_up_to_date)
-    return await anyio.to_thread.run_sync(inspect)
+    calls = _calls(url)
+    await anyio.to_thread.run_sync(calls.bring_up_to_date)
+    return await anyio.to_thread.run_sync(calls.inspect)
 
 
-def _calls(url: str) -> tuple[Callable[[], SchemaReport], Callable[[], None]]:
-    """How to look at this database, and how to bring it up to date; both block."""
-    if urlsplit(url).scheme in ("postgresql", "postgres"):
-        from greenroom.persistence.postgres import inspection as postgres
+@frozen
+class _Calls:
+    """What can be done with one database from outside. The calls block."""
 
-        return partial(postgres.inspect, url), partial(postgres.bring_up_to_date, url)
+    find: Callable[[], None]
+    inspect: Callable[[], SchemaReport]
+    bring_up_to_date: Callable[[], None]
+
+
+def _calls(url: str) -> _Calls:
+    if urlsplit(url).scheme in SCHEMES:
+        try:
+            from greenroom.persistence.postgres import inspection as postgres
+        except ImportError as error:
+            raise BadStoreUrl(without_password(url), NEEDS_ASYNCPG) from error
+        return _Calls(
+            partial(postgres.find, url), partial(postgres.inspect, url), partial(postgres.bring_up_to_date, url)
+        )
     from greenroom.persistence.sqlite import inspection as sqlite
 
     parsed = _on_disk(url)
-    return partial(sqlite.inspect, parsed), partial(sqlite.bring_up_to_date, parsed)
+    return _Calls(
+        partial(sqlite.find, parsed), partial(sqlite.inspect, parsed), partial(sqlite.bring_up_to_date, parsed)
+    )
 
 
 def _on_disk(url: str) -> StoreUrl:

@@ -72,6 +72,7 @@ class AcceptMessage(Transition["Receipt"]):
     Args:
         digest: of type and content, by `message_digest`: what tells a duplicate from a conflict.
         deliver_at: an aware instant before which it is not delivered. It takes its place in the order then.
+        hushed: no wake-up in this process comes of it: the sender tells the owner, if that is here, by the receipt.
     """
 
     address: str
@@ -81,6 +82,7 @@ class AcceptMessage(Transition["Receipt"]):
     digest: str
     sender: str | None = None
     deliver_at: datetime | None = field(default=None, validator=aware)
+    hushed: bool = False
 
     @property
     def locks(self) -> tuple[Row, ...]:

@@ -12,7 +12,7 @@ from greenroom.mailbox.parking import EventLoop, current_loop
 from greenroom.persistence.clock import StoreClock, system_clock
 from greenroom.persistence.committer import Committer
 from greenroom.persistence.driver import Driver, Durability, Hold, Renewer
-from greenroom.persistence.postgres.target import SCHEMES, without_password
+from greenroom.persistence.postgres.target import NEEDS_ASYNCPG, SCHEMES, without_password
 from greenroom.persistence.transitions import Query, Refused, Transition
 from greenroom.persistence.urls import parse_url
 from greenroom.persistence.wakeups import Subscription
@@ -47,8 +47,7 @@ def make_driver(url: str, *, clock: StoreClock | None = None, bound: float = BOU
         try:
             from greenroom.persistence.postgres.driver import PostgresDriver
         except ImportError as error:
-            problem = "PostgreSQL needs asyncpg: pip install 'greenroom[postgres]'"
-            raise BadStoreUrl(without_password(url), problem) from error
+            raise BadStoreUrl(without_password(url), NEEDS_ASYNCPG) from error
         return PostgresDriver(url, clock, bound=bound, **options)
     from greenroom.persistence.sqlite.driver import SqliteDriver
 

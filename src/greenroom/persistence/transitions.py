@@ -78,6 +78,7 @@ class RefusalReason(Enum):
     UNKNOWN_EXECUTION = "unknown_execution"
     UNKNOWN_ADDRESS = "unknown_address"
     UNKNOWN_MESSAGE = "unknown_message"
+    UNKNOWN_CALLBACK = "unknown_callback"
     UNKNOWN_TOKEN = "unknown_token"
     ALREADY_ANSWERED = "already_answered"
     NOT_PENDING = "not_pending"

@@ -1,5 +1,10 @@
 """The runtime: runs a tree in a block of an async program, or as a whole process."""
 
+from greenroom.runtime.durable.callbacks import Callback
+from greenroom.runtime.durable.opening import StoreSource
+from greenroom.runtime.durable.pool import DurableActors
+from greenroom.runtime.durable.relay import OutboxMessage
+from greenroom.runtime.durable.sweep import SweepFailed
 from greenroom.runtime.from_thread import FromThread
 from greenroom.runtime.process import run
 from greenroom.runtime.runtime import Runtime
@@ -7,4 +12,18 @@ from greenroom.runtime.shutdown import ShutdownReport, Stage, StopRequested
 from greenroom.runtime.snapshot import TreeNode
 from greenroom.runtime.watchdog import LoopBlocked
 
-__all__ = ["FromThread", "LoopBlocked", "Runtime", "ShutdownReport", "Stage", "StopRequested", "TreeNode", "run"]
+__all__ = [
+    "Callback",
+    "DurableActors",
+    "FromThread",
+    "LoopBlocked",
+    "OutboxMessage",
+    "Runtime",
+    "ShutdownReport",
+    "Stage",
+    "StopRequested",
+    "StoreSource",
+    "SweepFailed",
+    "TreeNode",
+    "run",
+]

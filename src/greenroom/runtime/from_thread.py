@@ -12,7 +12,9 @@ from greenroom.actors import Message, Ref, current_actor
 from greenroom.errors import Misuse, RuntimeNotRunning
 
 if TYPE_CHECKING:
-    from greenroom.mailbox import EventLoop
+    from datetime import datetime
+
+    from greenroom.mailbox import EventLoop, Receipt
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -39,6 +41,16 @@ class FromThread:
             ref.tell(message)
 
         self.call(tell)
+
+    def send(
+        self, ref: Ref, message: Message[Any], *, message_id: str | None = None, deliver_at: datetime | None = None
+    ) -> Receipt | None:
+        """As `ref.send`, blocking this thread."""
+
+        async def send() -> Receipt | None:
+            return await ref.send(message, message_id=message_id, deliver_at=deliver_at)
+
+        return self.call(send)
 
     def ask(self, ref: Ref, message: Message[R], *, timeout: float | None = 5.0) -> R:
         """As `ref.ask`, blocking this thread."""

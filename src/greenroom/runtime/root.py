@@ -61,6 +61,7 @@ class Root:
         done: Callable[[], object],
     ) -> None:
         timers = Timers(loop)
+        self._store_failure: BaseException | None = None
         self.services = Services(
             loop=loop,
             timers=timers,
@@ -233,6 +234,10 @@ class Root:
         if self._failure is not None or verdict is None:
             return self._failure
         exit, cause = verdict.exit, verdict.exit.cause
+        if self._store_failure is not None:
+            self._failure = TreeFailed(self.spec.name, text_of(self._store_failure))
+            self._failure.__cause__ = self._store_failure
+            return self._failure
         torn = exit.kind == "killed" and not self.shutdown.begun  # by whoever cancels the tasks of the asyncio loop
         if exit.kind == "error" or isinstance(cause, RestartLimitExceeded) or torn:
             why = "" if cause is None else text_of(cause)
@@ -249,6 +254,16 @@ class Root:
         failed = StartFailed(self.spec.name, why)
         failed.__cause__ = cause
         return failed
+
+    def store_failed(self, error: BaseException) -> None:
+        """The store is gone for good: nothing durable can be done any more."""
+        self._store_failure = error
+        if self.verdict is None:
+            self.request_stop(f"the store failed: {text_of(error)}")
+
+    def never_started(self) -> None:
+        """The tree will not be started."""
+        self._over = True
 
     def note_fatal(self, error: BaseException) -> None:
         """KeyboardInterrupt or SystemExit came out of an actor."""

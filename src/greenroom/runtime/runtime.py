@@ -7,7 +7,7 @@ is busy with its own end. The block's body stays cancellable all the while, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from signal import Signals as OSSignal
 from types import TracebackType
@@ -28,6 +28,10 @@ from greenroom.mailbox import (
     current_loop,
     is_seconds,
 )
+from greenroom.persistence import Durability
+from greenroom.runtime.durable.opening import StoreSource
+from greenroom.runtime.durable.relay import Destination
+from greenroom.runtime.durable.storage import Storage
 from greenroom.runtime.from_thread import FromThread
 from greenroom.runtime.leaving import what_leaves
 from greenroom.runtime.root import Root
@@ -35,7 +39,8 @@ from greenroom.runtime.shutdown import ShutdownReport, Stage
 from greenroom.runtime.signals import Signals
 from greenroom.runtime.snapshot import TreeNode
 from greenroom.runtime.watchdog import LoopBlocked, Watchdog
-from greenroom.supervisors import SupervisorSpec, specifies
+from greenroom.supervisors import SupervisorSpec, in_the_store, specifies
+from greenroom.supervisors.specs import WITH_A_STORE
 
 
 class Runtime:
@@ -43,7 +48,10 @@ class Runtime:
 
     Args:
         tree: the top supervisor.
-        store: not offered yet; must be None.
+        store: URL of the database in which persistent mailboxes and durable actors are kept: `"sqlite:///service.db"`,
+            `"postgresql://user@host/database"` (extra `postgres`). None: everything is in memory.
+        volatile: what is in the store may be lost with the process; only so may `"sqlite://:memory:"` hold persistent mailboxes.
+        destinations: functions that bring what durable actors publish (`context.publish`) to the outside, by name.
         final_deadline: seconds from the first stop request after which the process is ended by force (exit status 70). None: the
             block waits for as long as anything runs, and says what.
         signals: SIGINT and SIGTERM start the shutdown, each further one moves it a stage on. Needs the main thread. False: the
@@ -56,6 +64,7 @@ class Runtime:
 
     Raises, from the block:
         StartFailed: a child did not start; what had started is stopped again.
+        BadStoreUrl, IncompatibleStore, StoreUnavailable: the store cannot be opened; nothing of the tree was started.
         TreeFailed: the top supervisor gave up.
         KeyboardInterrupt, SystemExit: when an actor raised it; the tree is stopped first.
         The body's own exception, bare; a failure of the tree besides is a note on it.
@@ -65,7 +74,9 @@ class Runtime:
         self,
         tree: SupervisorSpec,
         *,
-        store: str | None = None,
+        store: str | StoreSource | None = None,
+        volatile: bool = False,
+        destinations: Mapping[str, Destination] | None = None,
         final_deadline: float | None = None,
         signals: bool = False,
         kill_time: float = 2.0,
@@ -73,12 +84,24 @@ class Runtime:
     ) -> None:
         if not isinstance(tree, SupervisorSpec):
             raise BadSpec(f"Runtime({tree!r}): the top of a tree is a supervisor; wrap it in gr.Supervisor(name, ...)")
-        if store is not None:
-            raise BadSpec(f"store={store!r}: this version keeps everything in memory; leave `store` out")
+        source = StoreSource(store) if isinstance(store, str) else store
+        if source is not None and not isinstance(source, StoreSource):
+            raise BadSpec(f"store={store!r}: the URL of a database, for example 'sqlite:///service.db', or None")
+        stored = in_the_store(tree)
+        if stored is not None and source is None:
+            raise BadSpec(f"{stored!r} keeps its messages in a store, and this runtime has none: {WITH_A_STORE}")
+        if stored is not None and source is not None and source.in_memory and not volatile:
+            raise BadSpec(
+                f"{stored!r} is meant to outlive the process, and {source.url!r} does not: give the runtime a database file, "
+                "or volatile=True when that is what you want"
+            )
         if final_deadline is not None and not is_seconds(final_deadline):
             raise BadSpec(f"final_deadline={final_deadline!r}: seconds above 0, or None to wait without limit")
         self._spec = tree
         self._settings = Settings(kill_time=kill_time, slow_handler=slow_handler)
+        self._source = source
+        self._destinations = dict(destinations or {})
+        self._storage: Storage | None = None
         self._final_deadline = final_deadline
         self._own_signals = signals
         self._events: Broadcast[Event] = Broadcast()
@@ -98,10 +121,17 @@ class Runtime:
     # ------------------------------------------------------------------------------------------------- what users call
 
     def ref(self, path: str) -> Ref:
-        """The address of an actor or supervisor. Raises `NoSuchActor`, naming near misses, or why it may not be there just now."""
+        """The address of an actor or supervisor; of an actor in a `DurableActors` pool also while it is not in memory.
+
+        Raises `NoSuchActor`, naming near misses, or why it may not be there just now; `BadSpec` for an impossible key of a pool.
+        """
+        root = self._running("runtime.ref")
         try:
-            return self._running("runtime.ref").services.directory.find(path)
+            return root.services.directory.find(path)
         except NoSuchActor as error:
+            pooled = self._storage.pools.ref(path) if self._storage is not None else None
+            if pooled is not None:
+                return pooled
             if not specifies(self._spec, path):
                 raise
             raise NoSuchActor(path, error.near, specified=True) from None
@@ -124,6 +154,11 @@ class Runtime:
     def dead_letter_counts(self) -> dict[tuple[str, DeadLetterReason], int]:
         """Dead letters so far, by (recipient's path, reason)."""
         return self._dead_letters.counts()
+
+    @property
+    def durability(self) -> Durability | None:
+        """What an acknowledgement of the store promises; None without a store, and before the block."""
+        return self._storage.durability if self._storage is not None else None
 
     @property
     def from_thread(self) -> FromThread:
@@ -239,6 +274,8 @@ class Runtime:
         self._from_thread = FromThread(loop, root.spawn)
         self._group = anyio.create_task_group()
         await self._group.__aenter__()
+        if self._source is not None:
+            await self._open_store(self._source, loop, root)
         root.start(self._group)
         self._group.start_soon(self._watch_host, root)
         met = await self._settle(root, lambda: root.started or root.over, None)
@@ -282,6 +319,18 @@ class Runtime:
             raise leaving
         return True  # type: ignore[return-value]
 
+    async def _open_store(self, source: StoreSource, loop: EventLoop, root: Root) -> None:
+        """Before anything of the tree starts. When it fails, the block is not entered."""
+        assert self._group is not None
+        storage = Storage(source, loop, lambda: root.services, self.ref, self._destinations, failed=root.store_failed)
+        try:
+            await self._group.start(storage.run)
+        except BaseException:
+            root.never_started()
+            await self._close(root)
+            raise
+        self._storage = root.services.storage = storage
+
     @staticmethod
     def _what_leaves(root: Root, left: BaseException | None, met: BaseException | None) -> BaseException | None:
         failure = root.failure() if root.started else None
@@ -317,6 +366,9 @@ class Runtime:
         if self._watchdog is not None:
             self._watchdog.unwatch()
         self._guards.close()
+        if self._storage is not None:
+            report = root.report()
+            self._storage.request_close(clean=not (report.abandoned or report.stuck or report.unknown))
         self._group.cancel_scope.cancel()
         try:
             await self._group.__aexit__(None, None, None)
@@ -332,6 +384,8 @@ class Runtime:
     # -------------------------------------------------------------------------------------------- what the root tells
 
     def _stage_reached(self, stage: Stage) -> None:
+        if self._storage is not None:
+            self._storage.drain()
         watchdog = self._watchdog
         if watchdog is None:
             return

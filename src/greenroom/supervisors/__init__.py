@@ -18,6 +18,7 @@ from greenroom.supervisors.specs import (
     Spec,
     Supervisor,
     SupervisorSpec,
+    in_the_store,
     specifies,
 )
 from greenroom.supervisors.supervisor import SupervisorLife
@@ -39,5 +40,6 @@ __all__ = [
     "SupervisorLife",
     "SupervisorReport",
     "SupervisorSpec",
+    "in_the_store",
     "specifies",
 ]

@@ -215,6 +215,8 @@ class Administrator:
     def _refuse_fixed(self, call: str) -> None:
         """Where all children are made from one template, there is no spec of one child to add, take away or exchange."""
         spec = self._life.spec
+        if spec.refuses_children is not None:
+            raise BadSpec(f"{call} on {self._life.cell.path!r}: {spec.refuses_children}")
         if isinstance(spec, PartitionSupervisor):
             raise BadSpec(f"{call} on {self._life.cell.path!r}: its partitions are fixed by its spec")
         if isinstance(spec, DynamicSupervisor):

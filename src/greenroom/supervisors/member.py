@@ -6,11 +6,12 @@ from enum import Enum
 from typing import Literal
 
 from greenroom.actors import Cell, Exit, Life, Services, State, Timer
-from greenroom.mailbox import MemoryMailbox
+from greenroom.errors import BadSpec
+from greenroom.mailbox import Mailbox, MemoryMailbox
 from greenroom.supervisors.options import RestartType
 from greenroom.supervisors.reports import ChildInfo, ChildRecord, record
 from greenroom.supervisors.restarts import ChildView, History
-from greenroom.supervisors.specs import Child, SupervisorSpec
+from greenroom.supervisors.specs import WITH_A_STORE, Child, SupervisorSpec
 from greenroom.supervisors.stray import StrayMailbox
 
 
@@ -66,7 +67,7 @@ class Member:
         if former is not None and isinstance(former.mailbox, StrayMailbox) is not isinstance(spec, Child):
             self.cell = former
         elif isinstance(spec, Child):
-            self.cell = Cell(path, MemoryMailbox(path, spec.mailbox, services.loop, services.dead_letters), services)
+            self.cell = Cell(path, _mailbox(path, spec, services), services)
         else:
             self.cell = Cell(path, StrayMailbox(path, services.loop, services.dead_letters), services)
         self.life: Life | None = None
@@ -169,3 +170,11 @@ class Member:
             incarnation=self.cell.incarnation,
             restarts=self.restarts,
         )
+
+
+def _mailbox(path: str, spec: Child, services: Services) -> MemoryMailbox:
+    if isinstance(spec.mailbox, Mailbox):
+        return MemoryMailbox(path, spec.mailbox, services.loop, services.dead_letters)
+    if services.storage is None:
+        raise BadSpec(f"{path!r} keeps its messages in a store, and this runtime has none: {WITH_A_STORE}")
+    return services.storage.mailbox(path, spec.mailbox, durable=spec.durable)

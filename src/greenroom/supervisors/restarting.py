@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from attrs import define
 
 from greenroom.actors import Exit, Life, State, Verdict, text_of
-from greenroom.errors import RestartLimitExceeded
+from greenroom.errors import LeaseLost, RestartLimitExceeded
 from greenroom.supervisors import ladder
 from greenroom.supervisors.member import Afterwards, Member
 from greenroom.supervisors.options import AutoShutdownType, StrategyType
@@ -127,7 +127,15 @@ class Restarter:
         limit = Limit(*member.spec.intensity_limit) if member.spec.intensity_limit is not None else None
         now = self._life.services.loop.now()
         decision = decide(
-            self._rules, self._views(member), member.name, exit, now, self._history, limit, member.history
+            self._rules,
+            self._views(member),
+            member.name,
+            exit,
+            now,
+            self._history,
+            limit,
+            member.history,
+            counted=not isinstance(cause, LeaseLost),
         )
         match decision:
             case GiveUp():

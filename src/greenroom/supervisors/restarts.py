@@ -150,20 +150,24 @@ def decide(
     history: History,
     child_limit: Limit | None = None,
     child_history: History = (),
+    *,
+    counted: bool = True,
 ) -> Decision:
     """What to do about a child that has ended by itself, or whose restart has failed (`exit` None) and is tried again.
 
-    The child's own limit is checked first; a group restart counts once.
+    The child's own limit is checked first; a group restart counts once. Not `counted`: no fault of the child's, no limit applies.
     """
     child = next(child for child in children if child.name == failed)
     verdict = Fate.RESTART if exit is None else fate(child.restart, exit)
     if verdict is not Fate.RESTART:
         return Leave(remove=verdict is Fate.REMOVE, shut_down=shuts_down(rules.auto_shutdown, children, failed))
+    if not counted:
+        return Restart(*plan(rules.strategy, children, failed), history, child_history)
     if child_limit is not None:
-        counted = admit(child_history, now, child_limit)
-        if counted is None:
+        own = admit(child_history, now, child_limit)
+        if own is None:
             return GiveUp(child_limit, of_child=True)
-        child_history = counted
+        child_history = own
     admitted = admit(history, now, rules.limit)
     if admitted is None:
         return GiveUp(rules.limit, of_child=False)

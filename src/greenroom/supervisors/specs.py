@@ -10,9 +10,9 @@ from typing import Any, Literal, TypeAlias, TypeVarTuple, Unpack
 
 from pykka import ThreadingActor
 
-from greenroom.actors import Actor, Isolation, check_isolation, check_memory_limit
+from greenroom.actors import Actor, Isolation, check_isolation, check_memory_limit, is_durable
 from greenroom.errors import BadSpec
-from greenroom.mailbox import Mailbox, is_whole
+from greenroom.mailbox import Mailbox, PersistentMailbox, is_whole
 from greenroom.supervisors.options import (
     AutoShutdown,
     AutoShutdownType,
@@ -78,7 +78,8 @@ class Child(_Placed):
         start_timeout: seconds that construction and `on_start` may take.
         significant: its end can end the supervisor, see `auto_shutdown`.
         backoff: delay before restarts; None: the supervisor's.
-        mailbox: a `gr.Mailbox`; None: 10,000 messages, `reject`.
+        mailbox: a `gr.Mailbox`; None: 10,000 messages, `reject`. A `gr.PersistentMailbox` keeps messages in the runtime's store; that
+            is what None means for a `gr.DurableActor`.
         intensity: (restarts, period) allowed to this child, checked before the supervisor's; exceeded, the supervisor gives up.
         drain: at a stop handle what is queued first, within `shutdown`.
         replace_abandoned: start a new incarnation though an abandoned thread may still run: two copies might work at once.
@@ -119,13 +120,27 @@ class Child(_Placed):
             start_timeout = check_seconds(start_timeout, where + "start_timeout")
         if intensity is not None:
             intensity = check_limit(intensity, where)
-        if mailbox is not None and not isinstance(mailbox, Mailbox):
-            raise BadSpec(f"{where}mailbox={mailbox!r}: give a gr.Mailbox(capacity=..., overflow=...)")
+        self.durable = is_durable(factory)
+        """Its actor is a `DurableActor`."""
+        if mailbox is None:
+            mailbox = PersistentMailbox() if self.durable else Mailbox()
+        if not isinstance(mailbox, (Mailbox, PersistentMailbox)):
+            raise BadSpec(
+                f"{where}mailbox={mailbox!r}: give a gr.Mailbox(capacity=..., overflow=...) or a gr.PersistentMailbox(...)"
+            )
+        if self.durable and isinstance(mailbox, Mailbox):
+            raise BadSpec(
+                f"{where}a durable actor's messages are in the store: mailbox=gr.PersistentMailbox(...), or none"
+            )
+        if self.durable and isolation != "task":
+            raise BadSpec(
+                f"{where}isolation={isolation!r}: a durable actor runs on the event loop, where its state is committed"
+            )
         self.factory: Callable[..., Any] = factory
         self.args: tuple[object, ...] = args
         self.isolation: Isolation = isolation
         self.start_timeout = start_timeout
-        self.mailbox = mailbox if mailbox is not None else Mailbox()
+        self.mailbox: Mailbox | PersistentMailbox = mailbox
         self.intensity_limit = intensity
         self.drain = bool(drain)
         self.replace_abandoned = bool(replace_abandoned)
@@ -171,6 +186,10 @@ class SupervisorSpec(_Placed):
 
     strategy: StrategyType = StrategyType.ONE_FOR_ONE
     auto_shutdown: AutoShutdownType = AutoShutdownType.NEVER
+    refuses_children: str | None = None
+    """Why children can be neither added nor taken away by a call, where that is so."""
+    life_class: Any = None
+    """What runs it; None: `SupervisorLife`."""
     stops_together = False
     """Children stop all at once instead of one by one in reverse."""
 
@@ -283,6 +302,11 @@ class DynamicSupervisor(SupervisorSpec):
         self.template = (
             factory.renamed(factory.name, *args) if isinstance(factory, Child) else Child("child", factory, *args)
         )
+        if isinstance(self.template.mailbox, PersistentMailbox):
+            raise BadSpec(
+                f"supervisor {name!r}: its children are named by number, and what is in the store needs a lasting name: "
+                "use gr.DurableActors for durable actors by key, or gr.PartitionSupervisor"
+            )
         check_child_of(self, self.template)
 
 
@@ -323,7 +347,22 @@ class PartitionSupervisor(SupervisorSpec):
         return tuple((self.template.renamed(str(number)),) for number in range(self.partitions))
 
 
-Spec: TypeAlias = Child | Parallel | Supervisor | DynamicSupervisor | PartitionSupervisor
+WITH_A_STORE = "Runtime(tree, store='sqlite:///service.db')"
+"""The way out for who has none."""
+
+
+def in_the_store(spec: Child | SupervisorSpec, path: str = "") -> str | None:
+    """The path of a child in this tree that keeps something in the store; None when nothing does."""
+    path = f"{path}/{spec.name}".lstrip("/")
+    if isinstance(getattr(spec, "mailbox", None), PersistentMailbox):
+        return path
+    if isinstance(spec, Child):
+        return None
+    found = (in_the_store(child, path) for group in spec.groups() for child in group)
+    return next((child for child in found if child is not None), None)
+
+
+Spec: TypeAlias = Child | Parallel | SupervisorSpec
 
 
 def specifies(spec: Child | SupervisorSpec, path: str) -> bool:

@@ -374,7 +374,7 @@ class SupervisorLife:
                 drain=spec.drain,
             )
         else:
-            life = SupervisorLife(member.cell, self, spec)
+            life = (spec.life_class or SupervisorLife)(member.cell, self, spec)
         member.life = life
         life.start()
         return life

@@ -52,7 +52,7 @@ WRITES: dict[str, Make] = {
     "release": lambda owner: ReleaseAddress(**owner),
     "close": lambda owner: CloseAddress(**owner),
     "park": lambda owner: ParkAddress(**owner, reason=ParkReason.UNDECODABLE, detail="it"),
-    "callback": lambda owner: CreateCallback(**owner, token_digest="t", name="n"),
+    "callback": lambda owner: CreateCallback(**owner, callback_id="t", secret_digest="s", name="n"),
 }
 OLD = {"address": "desk", "execution_id": "e1", "generation": 1}
 

@@ -206,7 +206,7 @@ def test_tables_refuse_every_move_that_python_does_not_have(url: str) -> None:
     machines: list[tuple[str, str, Any, Any, str]] = [
         ("executions", "state", ExecutionState, EXECUTION_MOVES, "execution_id, host, pid, boot_id, locked"),
         ("messages", "status", MessageStatus, MESSAGE_MOVES, "address, seq, message_id, digest, type"),
-        ("callbacks", "status", CallbackStatus, CALLBACK_MOVES, "token_digest, address, name, created_at, status"),
+        ("callbacks", "status", CallbackStatus, CALLBACK_MOVES, "callback_id, address, name, created_at, status"),
         ("outbox", "status", OutboxStatus, OUTBOX_MOVES, "address, ordinal, held, destination, message_id"),
     ]
 

@@ -15,6 +15,7 @@ from greenroom.persistence.addresses import (
     AddressKind,
     ClaimAddress,
     CloseAddress,
+    OpenAddress,
     ParkAddress,
     ParkReason,
     ReleaseAddress,
@@ -39,6 +40,7 @@ from greenroom.persistence.ids import new_id
 from greenroom.persistence.messages import AcceptMessage, AdmitDue, DropDead, RequeueDead
 from greenroom.persistence.outbox import BeginSend, FailSend, FinishSend, FlushHeld, RequeueSend
 from greenroom.persistence.packing import batches
+from greenroom.persistence.pools import RegisterPool
 from greenroom.persistence.retention import Prunable, Prune
 from greenroom.persistence.sqlite.blocking import run_blocking
 from greenroom.persistence.sqlite.driver import SqliteDriver
@@ -174,7 +176,8 @@ class Writer:
 
     def other(self) -> Transition[Any]:
         random = self.random
-        address, token, ordinal = random.choice(ADDRESSES), random.choice(("t1", "t2", "t3")), random.randrange(1, 4)
+        address, callback, ordinal = random.choice(ADDRESSES), random.choice(("c1", "c2", "c3")), random.randrange(1, 4)
+        secret = random.choice("st")
         old = f"m{random.randrange(1, self.ids + 2)}"
         at = message_at(self.micros, random)
         return random.choice(
@@ -190,15 +193,21 @@ class Writer:
                 lambda: AdmitDue(address=address),
                 lambda: RequeueDead(address=address, message_id=old),
                 lambda: DropDead(address=address, message_id=old),
-                lambda: CreateCallback(**self.owner(), token_digest=token, name="n", expires_at=at),
-                lambda: AnswerCallback(token_digest=token, answer=self.body(), digest=random.choice("xy")),
-                lambda: ExpireCallback(token_digest=token),
-                lambda: CancelCallback(token_digest=token),
+                lambda: CreateCallback(
+                    **self.owner(), callback_id=callback, secret_digest=secret, name="n", expires_at=at
+                ),
+                lambda: AnswerCallback(
+                    callback_id=callback, secret_digest=secret, answer=self.body(), digest=random.choice("xy")
+                ),
+                lambda: ExpireCallback(callback_id=callback),
+                lambda: CancelCallback(callback_id=callback),
                 lambda: BeginSend(address=address, ordinal=ordinal, seconds=5.0),
                 lambda: FinishSend(address=address, ordinal=ordinal),
                 lambda: FailSend(address=address, ordinal=ordinal, seconds=random.choice((None, 3.0))),
                 lambda: RequeueSend(address=address, ordinal=ordinal),
                 lambda: FlushHeld(address=address, recipients=ADDRESSES),
+                lambda: OpenAddress(address=self.address(), kind=AddressKind.ACTOR, capacity=random.choice((None, 2))),
+                lambda: RegisterPool(pool=random.choice("pq"), capacity=random.choice((None, 2))),
                 lambda: PutContent(data=self.body()),
                 lambda: ReleaseLost(execution_id=random.choice(EXECUTIONS), limit=random.choice((1, 1000))),
                 self.rare,
@@ -228,7 +237,8 @@ TABLES: Final = {
     "messages": "address, seq, message_id, digest, type, body, sender, timer, deliver_at, status, deliveries, accepted_at, "
     "delivered_at, settled_at, reply, error, reason",
     "observations": "at, kind, what, address, message_id, sender, execution_id, generation, detail, body",
-    "callbacks": "token_digest, address, name, created_at, expires_at, status, settled_at, answer, answer_digest",
+    "pools": "pool, capacity, registered_at",
+    "callbacks": "callback_id, secrets, address, name, created_at, expires_at, status, settled_at, answer, answer_digest",
     "outbox": "address, ordinal, held, destination, message_id, digest, type, body, deliver_at, status, attempts, due_at, "
     "settled_at",
     "content": "digest, chunk, kept_at, bytes",

@@ -11,8 +11,9 @@ import pytest
 
 from greenroom.errors import TransitionFailed
 from greenroom.persistence.addresses import ReadAddress, StateWrite
-from greenroom.persistence.deliveries import BeginDelivery, FinishDelivery
+from greenroom.persistence.deliveries import BeginDelivery, FinishDelivery, ToOutside
 from greenroom.persistence.messages import Disposition
+from greenroom.persistence.outbox import ReadOutbox
 from tests.persistence.stores import SqliteDatabase, claiming, done, drive, message, owner, register
 
 if TYPE_CHECKING:
@@ -83,3 +84,27 @@ def test_state_may_be_written_in_the_batch_in_which_its_address_comes_into_being
     first, _, _, _, last = drive(driver, work)
     assert (first.generation, first.state) == (1, None)
     assert (last.generation, last.state, last.state_type) == (2, b"first", "S")
+
+
+def test_what_follows_a_state_in_the_batch_in_which_its_address_comes_into_being_is_kept(database: SqliteDatabase) -> None:
+    driver = database.driver()
+    fence: dict[str, Any] = {"address": "desk", "execution_id": "e1", "generation": 1}
+    outside = (ToOutside(destination="mail", message_id="o", type="Mail", body=b"hello"),)
+
+    async def work() -> list[Any]:
+        await driver.open()
+        await driver.apply("batch-1", [register("e1")])
+        items = [
+            claiming("desk", "e1"),
+            message("desk", "m1"),
+            BeginDelivery(**fence, seq=1),
+            FinishDelivery(**fence, seq=1, state=StateWrite(payload=b"", type="S", version=1), outside=outside),
+        ]
+        await driver.apply("batch-2", items)
+        await driver.apply("batch-3", [message("desk", "m2"), BeginDelivery(**fence, seq=2)])
+        await driver.apply("batch-4", [FinishDelivery(**fence, seq=2, outside=outside)])
+        rows = await driver.read(ReadOutbox(address="desk"))
+        await driver.close()
+        return [row.ordinal for row in rows]
+
+    assert drive(driver, work) == [1, 2]

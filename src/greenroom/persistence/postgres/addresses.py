@@ -7,6 +7,8 @@ from greenroom.persistence.addresses import (
     Claimed,
     CloseAddress,
     Closed,
+    OpenAddress,
+    Opened,
     ParkAddress,
     Parked,
     ReleaseAddress,
@@ -52,6 +54,14 @@ async def claim(unit: Unit, item: ClaimAddress) -> Claimed | Refused:
         state_type=row.state_type,
         state_version=row.state_version,
     )
+
+
+async def open(unit: Unit, item: OpenAddress) -> Opened:
+    if unit.address(item.address) is not None:
+        return Opened(created=False)
+    row = unit.new_address(item.address)
+    row.kind, row.capacity = item.kind.value, item.capacity
+    return Opened(created=True)
 
 
 async def release(unit: Unit, item: ReleaseAddress) -> Released | Refused:

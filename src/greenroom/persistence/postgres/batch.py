@@ -10,6 +10,7 @@ from attrs import evolve
 from greenroom.persistence.addresses import (
     ClaimAddress,
     CloseAddress,
+    OpenAddress,
     ParkAddress,
     ReleaseAddress,
     UnparkAddress,
@@ -23,7 +24,17 @@ from greenroom.persistence.executions import DrainExecution, EndExecution, Regis
 from greenroom.persistence.messages import AcceptMessage, AdmitDue, DropDead, RequeueDead
 from greenroom.persistence.outbox import BeginSend, FailSend, FinishSend, FlushHeld, RequeueSend
 from greenroom.persistence.packing import Group, locks_of, pack
-from greenroom.persistence.postgres import addresses, callbacks, deliveries, executions, messages, outbox, retention
+from greenroom.persistence.pools import RegisterPool
+from greenroom.persistence.postgres import (
+    addresses,
+    callbacks,
+    deliveries,
+    executions,
+    messages,
+    outbox,
+    pools,
+    retention,
+)
 from greenroom.persistence.postgres.functions import NAMES
 from greenroom.persistence.postgres.hot import HOT, LEFT, Frame, send
 from greenroom.persistence.postgres.session import Connection
@@ -55,10 +66,12 @@ APPLIERS: Final[dict[type[Transition[Any]], Callable[[Unit, Any], Awaitable[Any]
     FinishDelivery: deliveries.finish,
     FinishSend: outbox.finish_send,
     FlushHeld: outbox.flush_held,
+    OpenAddress: addresses.open,
     ParkAddress: addresses.park,
     Prune: retention.prune,
     PutContent: _put_content,
     RegisterExecution: executions.register,
+    RegisterPool: pools.register,
     ReleaseAddress: addresses.release,
     ReleaseLost: executions.release_lost,
     RequeueDead: messages.requeue,
@@ -129,13 +142,13 @@ class Batch:
         rows: dict[str, list[str]] = {"executions": [], "addresses": [], "callbacks": []}
         for row in locks_of(self._items):
             rows[row.table].append(row.key)
-        claims = [item for item in self._items if isinstance(item, ClaimAddress)]
+        makers = [item for item in self._items if isinstance(item, (ClaimAddress, OpenAddress))]
         single = [item for group in groups for item in _one_by_one(group)]
         load = [row.key for row in locks_of(single) if row.table == "addresses"]
         records = await self._connection.fetch(
             LOCK,
-            [item.address for item in claims],
-            [item.execution_id for item in claims],
+            [item.address for item in makers],
+            [item.execution_id for item in makers if isinstance(item, ClaimAddress)],
             rows["executions"],
             rows["addresses"],
             rows["callbacks"],

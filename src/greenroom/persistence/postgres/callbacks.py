@@ -16,6 +16,8 @@ from greenroom.persistence.callbacks import (
     CancelCallback,
     CreateCallback,
     ExpireCallback,
+    opens,
+    with_secret,
 )
 from greenroom.persistence.clock import maybe_micros
 from greenroom.persistence.observations import ObservationKind
@@ -25,20 +27,24 @@ from greenroom.persistence.transitions import RefusalReason, Refused
 
 OPEN: Final = CallbackStatus.OPEN.value
 
-# A new callback, unless the token is taken.
+# A new callback, unless another address has just made it.
 INSERT_CALLBACK = (
-    "INSERT INTO callbacks (token_digest, address, name, created_at, expires_at, status) VALUES ($1, $2, $3, $4, $5, 'open') "
-    "ON CONFLICT (token_digest) DO NOTHING"
+    "INSERT INTO callbacks (callback_id, address, secrets, name, created_at, expires_at, status) "
+    "VALUES ($1, $2, $3, $4, $5, $6, 'open') ON CONFLICT (callback_id) DO NOTHING"
 )
 # One callback.
-SELECT_CALLBACK = "SELECT address, name, status, expires_at, answer_digest FROM callbacks WHERE token_digest = $1"
+SELECT_CALLBACK = (
+    "SELECT address, secrets, name, status, expires_at, answer_digest FROM callbacks WHERE callback_id = $1"
+)
+# One more token opens it.
+UPDATE_SECRETS = "UPDATE callbacks SET secrets = $1 WHERE callback_id = $2"
 # It has its answer.
 UPDATE_ANSWERED = (
     "UPDATE callbacks SET status = 'answered', settled_at = $1, answer = $2, answer_content = $3, answer_size = $4, "
-    "answer_digest = $5 WHERE token_digest = $6"
+    "answer_digest = $5 WHERE callback_id = $6"
 )
 # It gets none.
-UPDATE_CLOSED = "UPDATE callbacks SET status = $1, settled_at = $2 WHERE token_digest = $3"
+UPDATE_CLOSED = "UPDATE callbacks SET status = $1, settled_at = $2 WHERE callback_id = $3"
 
 NO_TOKEN: Final = "the token opens nothing"
 
@@ -47,25 +53,41 @@ async def create(unit: Unit, item: CreateCallback) -> CallbackMoved | Refused:
     row = await unit.fenced(item)
     if isinstance(row, Refused):
         return row
+    found = await unit.one(SELECT_CALLBACK, item.callback_id)
+    if found is not None:
+        address, secrets, _, status, _, _ = found
+        if address != item.address:
+            return _taken(item)
+        if status == OPEN:
+            await unit.change(UPDATE_SECRETS, with_secret(secrets, item.secret_digest), item.callback_id)
+        return CallbackMoved(CallbackStatus(status))
     inserted = await unit.change(
-        INSERT_CALLBACK, item.token_digest, item.address, item.name, unit.now, maybe_micros(item.expires_at)
+        INSERT_CALLBACK,
+        item.callback_id,
+        item.address,
+        item.secret_digest,
+        item.name,
+        unit.now,
+        maybe_micros(item.expires_at),
     )
-    if inserted == 0:
-        return Refused(RefusalReason.CONFLICT, "the token is taken: make another")
-    return CallbackMoved(CallbackStatus.OPEN)
+    return _taken(item) if inserted == 0 else CallbackMoved(CallbackStatus.OPEN)
+
+
+def _taken(item: CreateCallback) -> Refused:
+    return Refused(RefusalReason.CONFLICT, f"another address has opened a callback {item.callback_id!r}")
 
 
 async def answer(unit: Unit, item: AnswerCallback) -> CallbackAnswered | Refused:
-    found = await unit.one(SELECT_CALLBACK, item.token_digest)
-    if found is None:
+    found = await unit.one(SELECT_CALLBACK, item.callback_id)
+    if found is None or not opens(found[1], item.secret_digest):
         return Refused(RefusalReason.UNKNOWN_TOKEN, NO_TOKEN)
-    address, name, status, expires_at, digest = found
+    address, _, name, status, expires_at, digest = found
     if status == OPEN and (expires_at is None or unit.now < expires_at):
-        await unit.change(UPDATE_ANSWERED, unit.now, *columns_of(item.answer), item.digest, item.token_digest)
+        await unit.change(UPDATE_ANSWERED, unit.now, *columns_of(item.answer), item.digest, item.callback_id)
         unit.wake(address)
         return CallbackAnswered(AnswerDisposition.ACCEPTED)
     if status == OPEN:
-        await unit.change(UPDATE_CLOSED, CallbackStatus.EXPIRED.value, unit.now, item.token_digest)
+        await unit.change(UPDATE_CLOSED, CallbackStatus.EXPIRED.value, unit.now, item.callback_id)
         unit.wake(address)
     if status == CallbackStatus.ANSWERED.value:
         same = digest == item.digest
@@ -84,10 +106,10 @@ async def _moved(
     unit: Unit, item: CallbackWrite, event: CallbackEvent
 ) -> tuple[CallbackStatus, str, int | None] | Refused:
     """The state that the event leads to, the callback's address and its end."""
-    found = await unit.one(SELECT_CALLBACK, item.token_digest)
+    found = await unit.one(SELECT_CALLBACK, item.callback_id)
     if found is None:
-        return Refused(RefusalReason.UNKNOWN_TOKEN, NO_TOKEN)
-    address, name, status, expires_at, _ = found
+        return Refused(RefusalReason.UNKNOWN_CALLBACK, f"there is no callback {item.callback_id!r}")
+    address, _, name, status, expires_at, _ = found
     if status == CallbackStatus.ANSWERED.value:
         return Refused(RefusalReason.ALREADY_ANSWERED, f"the callback {name!r} has its answer")
     following = CALLBACK_MOVES.get((CallbackStatus(status), event))
@@ -104,7 +126,7 @@ async def expire(unit: Unit, item: ExpireCallback) -> CallbackMoved | Refused:
     if expires_at is None or unit.now < expires_at:
         seconds = None if expires_at is None else (expires_at - unit.now) / 1e6
         return Refused(RefusalReason.NOT_PENDING, "the callback's time has not passed", seconds)
-    await unit.change(UPDATE_CLOSED, following.value, unit.now, item.token_digest)
+    await unit.change(UPDATE_CLOSED, following.value, unit.now, item.callback_id)
     unit.wake(address)
     return CallbackMoved(following)
 
@@ -114,5 +136,5 @@ async def cancel(unit: Unit, item: CancelCallback) -> CallbackMoved | Refused:
     if isinstance(found, Refused):
         return found
     following = found[0]
-    await unit.change(UPDATE_CLOSED, following.value, unit.now, item.token_digest)
+    await unit.change(UPDATE_CLOSED, following.value, unit.now, item.callback_id)
     return CallbackMoved(following)

@@ -112,7 +112,8 @@ class Accept:
             accepted(item.address, item.message_id, verdict, number)
             for item, verdict, number in zip(items, row["verdicts"], row["numbers"], strict=True)
         ]
-        return Result(answers, frozenset(row["woken"] or ()), row["news"])
+        hushed = {item.address for item in items if item.hushed} - {item.address for item in items if not item.hushed}
+        return Result(answers, frozenset(row["woken"] or ()) - hushed, row["news"])
 
 
 class Begin:

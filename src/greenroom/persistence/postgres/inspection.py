@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 
 import asyncpg
 
-from greenroom.errors import IncompatibleStore, StoreUnavailable
+from greenroom.errors import IncompatibleStore, NoSuchStore, StoreUnavailable
 from greenroom.persistence.driver import NotReached
 from greenroom.persistence.inspection import SchemaReport
 from greenroom.persistence.postgres.failures import told
@@ -47,6 +47,15 @@ WHERE n.nspname = $1 AND p.proname IN ('greenroom_now', 'greenroom_no_such_move'
 """
 
 
+def find(url: str) -> None:
+    """Make sure that there is a schema of ours.
+
+    Raises:
+        NoSuchStore, BadStoreUrl, StoreUnavailable, IncompatibleStore.
+    """
+    asyncio.run(_with(parse_target(url), _find))
+
+
 def inspect(url: str) -> SchemaReport:
     """Look at a schema without changing it.
 
@@ -83,6 +92,11 @@ async def _with(target: Target, work: Callable[[Connection, Target], Awaitable[T
 
 async def _prepare(connection: Connection, target: Target) -> None:
     await prepare(connection, target, migrate=True, clock=None)
+
+
+async def _find(connection: Connection, target: Target) -> None:
+    if (await schema_state(connection, target)).version == 0:
+        raise NoSuchStore(target.text)
 
 
 async def _inspect(connection: Connection, target: Target) -> SchemaReport:

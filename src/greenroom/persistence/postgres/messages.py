@@ -37,6 +37,7 @@ UPDATE_DROPPED = "UPDATE messages SET status = 'dropped', settled_at = $1 WHERE 
 
 
 async def accept(unit: Unit, item: AcceptMessage) -> Receipt | Refused:
+    woken = item.address in unit.woken
     receipt = await receive(
         unit,
         item.address,
@@ -51,6 +52,8 @@ async def accept(unit: Unit, item: AcceptMessage) -> Receipt | Refused:
         row = unit.address(item.address)
         capacity = None if row is None else row.capacity
         return Refused(RefusalReason.FULL, f"the mailbox of {item.address!r} holds its {capacity} messages")
+    if item.hushed and not woken:
+        unit.woken.discard(item.address)
     return receipt
 
 

@@ -14,12 +14,13 @@ from greenroom.persistence.addresses import (
     DueAddress,
     DueAddresses,
     ListAddresses,
+    OwnedReady,
     ReadAddress,
     StoreNow,
 )
 from greenroom.persistence.answers import AnswerTo
 from greenroom.persistence.callbacks import CallbackRecord, ExpiredCallbacks, ReadCallback
-from greenroom.persistence.clock import instant
+from greenroom.persistence.clock import instant, micros
 from greenroom.persistence.content import ReadContent
 from greenroom.persistence.executions import ExecutionRecord, ListExecutions, ReadExecution
 from greenroom.persistence.messages import (
@@ -32,6 +33,7 @@ from greenroom.persistence.messages import (
 )
 from greenroom.persistence.observations import ListObservations, Observation
 from greenroom.persistence.outbox import DueOutbox, FlushableHeld, Held, OutboxRecord, ReadOutbox
+from greenroom.persistence.pools import PoolRecord, ReadPool
 from greenroom.persistence.postgres.records import (
     ADDRESS,
     CALLBACK,
@@ -69,7 +71,14 @@ LIST_ADDRESSES = f"SELECT {ADDRESS} FROM addresses WHERE address > $1 ORDER BY a
 # A page of addresses that wait for an operator.
 LIST_PARKED = f"SELECT {ADDRESS} FROM addresses WHERE parked IS NOT NULL AND address > $1 ORDER BY address LIMIT $2"
 # Addresses that somebody should claim.
-DUE_ADDRESSES = f"SELECT address, due_at FROM addresses WHERE due_at <= {_NOW} ORDER BY due_at, address LIMIT $1"
+DUE_ADDRESSES = (
+    f"SELECT address, due_at FROM addresses WHERE due_at <= {_NOW} AND (due_at, address) > ($1, $2) "
+    "ORDER BY due_at, address LIMIT $3"
+)
+# A page of addresses where their owner could begin a delivery.
+OWNED_READY = "SELECT address FROM addresses WHERE owner = $1 AND address > $2 AND ready > 0 AND held = 0 ORDER BY address LIMIT $3"
+# One pool.
+READ_POOL = "SELECT pool, capacity, registered_at FROM pools WHERE pool = $1"
 # Messages that wait for delivery: those behind the handled part of the mailbox.
 NEXT_MESSAGES = (
     f"SELECT {MESSAGE} FROM addresses a CROSS JOIN LATERAL (SELECT * FROM messages x WHERE x.address = a.address "
@@ -99,7 +108,7 @@ LIST_ALL_EXECUTIONS = f"SELECT {EXECUTION} FROM executions ORDER BY started_at, 
 # One execution.
 READ_EXECUTION = f"SELECT {EXECUTION} FROM executions WHERE execution_id = $1"
 # One callback.
-READ_CALLBACK = f"SELECT {CALLBACK} FROM callbacks WHERE token_digest = $1"
+READ_CALLBACK = f"SELECT {CALLBACK} FROM callbacks WHERE callback_id = $1"
 # Open callbacks whose time has passed.
 EXPIRED_CALLBACKS = (
     f"SELECT {CALLBACK} FROM callbacks WHERE status = 'open' AND expires_at <= {_NOW} ORDER BY expires_at LIMIT $1"
@@ -144,8 +153,19 @@ async def list_addresses(connection: Connection, query: ListAddresses) -> tuple[
 
 
 async def due_addresses(connection: Connection, query: DueAddresses) -> tuple[DueAddress, ...]:
-    rows = await connection.fetch(DUE_ADDRESSES, query.limit)
+    after = (0, "") if query.after is None else (micros(query.after.due_at), query.after.address)
+    rows = await connection.fetch(DUE_ADDRESSES, *after, query.limit)
     return tuple(DueAddress(address, instant(due_at)) for address, due_at in rows)
+
+
+async def owned_ready(connection: Connection, query: OwnedReady) -> tuple[str, ...]:
+    rows = await connection.fetch(OWNED_READY, query.execution_id, query.after, query.limit)
+    return tuple(address for (address,) in rows)
+
+
+async def read_pool(connection: Connection, query: ReadPool) -> PoolRecord | None:
+    row = await connection.fetchrow(READ_POOL, query.pool)
+    return None if row is None else PoolRecord(pool=row[0], capacity=row[1], registered_at=instant(row[2]))
 
 
 async def _records(connection: Connection, sql: str, *arguments: object) -> tuple[MessageRecord, ...]:
@@ -186,7 +206,7 @@ async def read_execution(connection: Connection, query: ReadExecution) -> Execut
 
 
 async def read_callback(connection: Connection, query: ReadCallback) -> CallbackRecord | None:
-    row = await connection.fetchrow(READ_CALLBACK, query.token_digest)
+    row = await connection.fetchrow(READ_CALLBACK, query.callback_id)
     return None if row is None else callback_record(tuple(row))
 
 
@@ -243,11 +263,13 @@ READERS: Final[dict[type[Query[Any]], Callable[[Connection, Any], Awaitable[Any]
     ListMessages: list_messages,
     ListObservations: list_observations,
     NextMessages: next_messages,
+    OwnedReady: owned_ready,
     ReadAddress: read_address,
     ReadCallback: read_callback,
     ReadContent: read_content,
     ReadExecution: read_execution,
     ReadMessage: read_message,
     ReadOutbox: read_outbox,
+    ReadPool: read_pool,
     StoreNow: store_now,
 }

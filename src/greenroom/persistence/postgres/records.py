@@ -15,6 +15,7 @@ from greenroom.persistence.postgres.rows import body_of, payload_of
 
 ADDRESS: Final = (
     "address, kind, generation, owner, capacity, last_seq, handled_seq, queued, ready, delayed, held, "
+    "(SELECT count(*) FROM messages AS d WHERE d.status = 'dead' AND d.address = addresses.address), "
     "parked, parked_detail, due_at, closed_at, state, state_content, state_size, state_type, state_version"
 )
 MESSAGE: Final = (
@@ -24,7 +25,7 @@ MESSAGE: Final = (
     "m.error, m.error_content, m.error_size, m.reason"
 )
 EXECUTION: Final = "execution_id, host, pid, boot_id, started_at, lease_until, state, greenroom_now()"
-CALLBACK: Final = "token_digest, address, name, status, created_at, expires_at, answer, answer_content, answer_size"
+CALLBACK: Final = "callback_id, address, name, status, created_at, expires_at, answer, answer_content, answer_size"
 OUTBOX: Final = "address, ordinal, destination, message_id, type, body, body_content, body_size, status, attempts, due_at, settled_at"
 OBSERVATION: Final = (
     "id, at, kind, what, address, message_id, sender, execution_id, generation, detail, body, body_content, body_size"
@@ -44,6 +45,7 @@ def address_record(row: tuple[Any, ...], *, with_state: bool) -> AddressRecord:
         ready,
         delayed,
         held,
+        dead,
         parked,
         parked_detail,
         due_at,
@@ -64,6 +66,7 @@ def address_record(row: tuple[Any, ...], *, with_state: bool) -> AddressRecord:
         ready=ready,
         delayed=delayed,
         held=held,
+        dead=dead,
         parked=None if parked is None else ParkReason(parked),
         parked_detail=parked_detail,
         due_at=maybe_instant(due_at),
@@ -112,9 +115,9 @@ def execution_record(row: tuple[Any, ...]) -> ExecutionRecord:
 
 
 def callback_record(row: tuple[Any, ...]) -> CallbackRecord:
-    digest, address, name, status, created_at, expires_at, *answer = row
+    callback_id, address, name, status, created_at, expires_at, *answer = row
     return CallbackRecord(
-        token_digest=digest,
+        callback_id=callback_id,
         address=address,
         name=name,
         status=CallbackStatus(status),

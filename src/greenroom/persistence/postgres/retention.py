@@ -15,7 +15,7 @@ ADDRESSES: Final = 100
 OLD: Final = {
     Prunable.OBSERVATIONS: "SELECT id FROM observations WHERE at < $1 ORDER BY at LIMIT $2",
     Prunable.CALLBACKS: (
-        "SELECT token_digest FROM callbacks WHERE status <> 'open' AND settled_at < $1 ORDER BY settled_at LIMIT $2"
+        "SELECT callback_id FROM callbacks WHERE status <> 'open' AND settled_at < $1 ORDER BY settled_at LIMIT $2"
     ),
     Prunable.OUTBOX: "SELECT ctid FROM outbox WHERE status = 'sent' AND settled_at < $1 ORDER BY settled_at LIMIT $2",
     Prunable.EXECUTIONS: (
@@ -39,7 +39,7 @@ LOCK: Final = " FOR UPDATE SKIP LOCKED"
 # Those rows.
 DELETE: Final = {
     Prunable.OBSERVATIONS: "DELETE FROM observations WHERE id = ANY ($1)",
-    Prunable.CALLBACKS: "DELETE FROM callbacks WHERE token_digest = ANY ($1)",
+    Prunable.CALLBACKS: "DELETE FROM callbacks WHERE callback_id = ANY ($1)",
     Prunable.OUTBOX: "DELETE FROM outbox WHERE ctid = ANY ($1)",
     Prunable.EXECUTIONS: "DELETE FROM executions WHERE execution_id = ANY ($1)",
     Prunable.BATCHES: "DELETE FROM batches WHERE batch_id = ANY ($1)",

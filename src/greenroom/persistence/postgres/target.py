@@ -10,6 +10,7 @@ from attrs import field, frozen, validators
 from greenroom.errors import BadStoreUrl
 
 SCHEMES: Final = frozenset({"postgresql", "postgres"})
+NEEDS_ASYNCPG: Final = "PostgreSQL needs asyncpg: pip install 'greenroom[postgres]'"
 LONGEST_SCHEMA: Final = 48
 """Bytes of a schema's name: with a prefix it is the name of a channel, and PostgreSQL has room for 63."""
 

@@ -50,7 +50,7 @@ EXECUTE FUNCTION greenroom_no_such_move();
 CREATE TABLE addresses (
     address text COLLATE "C" NOT NULL PRIMARY KEY CHECK (address <> ''),
     kind text NOT NULL CHECK (kind IN ('mailbox', 'actor')),
-    generation bigint NOT NULL CHECK (generation > 0),
+    generation bigint NOT NULL CHECK (generation >= 0),
     owner text COLLATE "C",
     capacity bigint CHECK (capacity > 0),
     last_seq bigint NOT NULL DEFAULT 0,
@@ -78,13 +78,20 @@ CREATE TABLE addresses (
     CHECK ((state_type IS NULL) = (state_version IS NULL)),
     CHECK ((parked IS NULL) = (parked_detail IS NULL)),
     CHECK (parked IS NULL OR owner IS NULL),
+    CHECK (owner IS NULL OR generation > 0),
     CHECK (due_at IS NULL OR (owner IS NULL AND parked IS NULL AND closed_at IS NULL))
 ) WITH (fillfactor = 60);
 
-CREATE INDEX addresses_due ON addresses (due_at) WHERE due_at IS NOT NULL;
-CREATE INDEX addresses_by_owner ON addresses (owner) WHERE owner IS NOT NULL;
+CREATE INDEX addresses_due ON addresses (due_at, address) WHERE due_at IS NOT NULL;
+CREATE INDEX addresses_by_owner ON addresses (owner, address) WHERE owner IS NOT NULL;
 CREATE INDEX addresses_parked ON addresses (parked) WHERE parked IS NOT NULL;
 CREATE INDEX addresses_content ON addresses (state_content) WHERE state_content IS NOT NULL;
+
+CREATE TABLE pools (
+    pool text COLLATE "C" NOT NULL PRIMARY KEY CHECK (pool <> ''),
+    capacity bigint CHECK (capacity > 0),
+    registered_at bigint NOT NULL
+);
 
 CREATE TABLE messages (
     address text COLLATE "C" NOT NULL,
@@ -163,8 +170,9 @@ CREATE INDEX observations_by_sender ON observations (sender, id);
 CREATE INDEX observations_content ON observations (body_content) WHERE body_content IS NOT NULL;
 
 CREATE TABLE callbacks (
-    token_digest text COLLATE "C" NOT NULL PRIMARY KEY,
+    callback_id text COLLATE "C" NOT NULL PRIMARY KEY CHECK (callback_id <> ''),
     address text COLLATE "C" NOT NULL,
+    secrets text NOT NULL CHECK (secrets <> ''),
     name text NOT NULL,
     created_at bigint NOT NULL,
     expires_at bigint,

@@ -38,7 +38,7 @@ END;
 CREATE TABLE addresses (
     address TEXT NOT NULL PRIMARY KEY CHECK (address <> ''),
     kind TEXT NOT NULL CHECK (kind IN ('mailbox', 'actor')),
-    generation INTEGER NOT NULL CHECK (generation > 0),
+    generation INTEGER NOT NULL CHECK (generation >= 0),
     owner TEXT,
     capacity INTEGER CHECK (capacity > 0),
     last_seq INTEGER NOT NULL DEFAULT 0,
@@ -66,13 +66,20 @@ CREATE TABLE addresses (
     CHECK ((state_type IS NULL) = (state_version IS NULL)),
     CHECK ((parked IS NULL) = (parked_detail IS NULL)),
     CHECK (parked IS NULL OR owner IS NULL),
+    CHECK (owner IS NULL OR generation > 0),
     CHECK (due_at IS NULL OR (owner IS NULL AND parked IS NULL AND closed_at IS NULL))
 );
 
-CREATE INDEX addresses_due ON addresses (due_at) WHERE due_at IS NOT NULL;
-CREATE INDEX addresses_by_owner ON addresses (owner) WHERE owner IS NOT NULL;
+CREATE INDEX addresses_due ON addresses (due_at, address) WHERE due_at IS NOT NULL;
+CREATE INDEX addresses_by_owner ON addresses (owner, address) WHERE owner IS NOT NULL;
 CREATE INDEX addresses_parked ON addresses (parked) WHERE parked IS NOT NULL;
 CREATE INDEX addresses_content ON addresses (state_content) WHERE state_content IS NOT NULL;
+
+CREATE TABLE pools (
+    pool TEXT NOT NULL PRIMARY KEY CHECK (pool <> ''),
+    capacity INTEGER CHECK (capacity > 0),
+    registered_at INTEGER NOT NULL
+);
 
 CREATE TABLE messages (
     address TEXT NOT NULL,
@@ -154,8 +161,9 @@ CREATE INDEX observations_by_sender ON observations (sender, id);
 CREATE INDEX observations_content ON observations (body_content) WHERE body_content IS NOT NULL;
 
 CREATE TABLE callbacks (
-    token_digest TEXT NOT NULL PRIMARY KEY,
+    callback_id TEXT NOT NULL PRIMARY KEY CHECK (callback_id <> ''),
     address TEXT NOT NULL,
+    secrets TEXT NOT NULL CHECK (secrets <> ''),
     name TEXT NOT NULL,
     created_at INTEGER NOT NULL,
     expires_at INTEGER,

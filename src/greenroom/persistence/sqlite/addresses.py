@@ -7,6 +7,8 @@ from greenroom.persistence.addresses import (
     Claimed,
     CloseAddress,
     Closed,
+    OpenAddress,
+    Opened,
     ParkAddress,
     Parked,
     ReleaseAddress,
@@ -53,6 +55,14 @@ def claim(unit: Unit, item: ClaimAddress) -> Claimed | Refused:
         state_type=state_type,
         state_version=state_version,
     )
+
+
+def open(unit: Unit, item: OpenAddress) -> Opened:
+    if unit.address(item.address) is not None:
+        return Opened(created=False)
+    row = unit.new_address(item.address)
+    row.kind, row.capacity = item.kind.value, item.capacity
+    return Opened(created=True)
 
 
 def release(unit: Unit, item: ReleaseAddress) -> Released | Refused:

@@ -12,6 +12,7 @@ from typing import Any, Final, NoReturn
 from greenroom.persistence.addresses import (
     ClaimAddress,
     CloseAddress,
+    OpenAddress,
     ParkAddress,
     ReleaseAddress,
     UnparkAddress,
@@ -25,8 +26,18 @@ from greenroom.persistence.driver import Applied, Contended, News, NotReached, O
 from greenroom.persistence.executions import DrainExecution, EndExecution, RegisterExecution, ReleaseLost
 from greenroom.persistence.messages import AcceptMessage, AdmitDue, DropDead, RequeueDead
 from greenroom.persistence.outbox import BeginSend, FailSend, FinishSend, FlushHeld, RequeueSend
+from greenroom.persistence.pools import RegisterPool
 from greenroom.persistence.retention import Prune, Retention
-from greenroom.persistence.sqlite import addresses, callbacks, deliveries, executions, messages, outbox, retention
+from greenroom.persistence.sqlite import (
+    addresses,
+    callbacks,
+    deliveries,
+    executions,
+    messages,
+    outbox,
+    pools,
+    retention,
+)
 from greenroom.persistence.sqlite.blocking import BlockingInbox, run_blocking
 from greenroom.persistence.sqlite.connection import Connect, code_of, connect, durability_of, not_reached, path_of
 from greenroom.persistence.sqlite.liveness import FileHold, LockFiles
@@ -56,10 +67,12 @@ APPLIERS: Final[dict[type[Transition[Any]], Callable[[Unit, Any], Any]]] = {
     FinishDelivery: deliveries.finish,
     FinishSend: outbox.finish_send,
     FlushHeld: outbox.flush_held,
+    OpenAddress: addresses.open,
     ParkAddress: addresses.park,
     Prune: retention.prune,
     PutContent: lambda unit, item: unit.put_content(item.data),
     RegisterExecution: executions.register,
+    RegisterPool: pools.register,
     ReleaseAddress: addresses.release,
     ReleaseLost: executions.release_lost,
     RequeueDead: messages.requeue,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from contextlib import closing
+from contextlib import closing, suppress
+from pathlib import Path
 from urllib.parse import quote
 
-from greenroom.errors import IncompatibleStore, StoreUnavailable
+from greenroom.errors import IncompatibleStore, NoSuchStore, StoreUnavailable
 from greenroom.persistence.clock import system_clock
 from greenroom.persistence.driver import NotReached
 from greenroom.persistence.inspection import SchemaReport
@@ -20,6 +21,15 @@ PATIENCE = 5.0
 
 # Every table, index and trigger with the text that made it.
 SELECT_SCHEMA = "SELECT type, name, sql FROM sqlite_schema WHERE sql IS NOT NULL"
+
+
+def find(url: StoreUrl) -> None:
+    """Raises: NoSuchStore, StoreUnavailable, IncompatibleStore."""
+    with suppress(PermissionError):  # SQLite will say the same
+        if not Path(url.path).exists():
+            raise NoSuchStore(url.text)
+    if inspect(url).state.version == 0:
+        raise NoSuchStore(url.text)
 
 
 def inspect(url: StoreUrl) -> SchemaReport:

@@ -39,6 +39,7 @@ UPDATE_DROPPED = "UPDATE messages SET status = 'dropped', settled_at = ? WHERE a
 
 
 def accept(unit: Unit, item: AcceptMessage) -> Receipt | Refused:
+    woken = item.address in unit.woken
     receipt = receive(
         unit,
         item.address,
@@ -53,6 +54,8 @@ def accept(unit: Unit, item: AcceptMessage) -> Receipt | Refused:
         row = unit.address(item.address)
         capacity = None if row is None else row.capacity
         return Refused(RefusalReason.FULL, f"the mailbox of {item.address!r} holds its {capacity} messages")
+    if item.hushed and not woken:
+        unit.woken.discard(item.address)
     return receipt
 
 

@@ -15,13 +15,14 @@ from greenroom.persistence.addresses import (
     DueAddress,
     DueAddresses,
     ListAddresses,
+    OwnedReady,
     ParkReason,
     ReadAddress,
     StoreNow,
 )
 from greenroom.persistence.answers import AnswerTo, decode_answer
 from greenroom.persistence.callbacks import CallbackRecord, CallbackStatus, ExpiredCallbacks, ReadCallback
-from greenroom.persistence.clock import StoreClock, instant, maybe_instant
+from greenroom.persistence.clock import StoreClock, instant, maybe_instant, micros
 from greenroom.persistence.content import Payload, ReadContent
 from greenroom.persistence.executions import ExecutionRecord, ExecutionState, ListExecutions, ReadExecution
 from greenroom.persistence.messages import (
@@ -35,12 +36,14 @@ from greenroom.persistence.messages import (
 )
 from greenroom.persistence.observations import ListObservations, Observation, ObservationKind
 from greenroom.persistence.outbox import DueOutbox, FlushableHeld, Held, OutboxRecord, OutboxStatus, ReadOutbox
+from greenroom.persistence.pools import PoolRecord, ReadPool
 from greenroom.persistence.sqlite.liveness import LockFiles
 from greenroom.persistence.sqlite.rows import payload_of
 from greenroom.persistence.transitions import Query
 
 _ADDRESS = (
     "address, kind, generation, owner, capacity, last_seq, handled_seq, queued, ready, delayed, held, "
+    "(SELECT count(*) FROM messages AS d WHERE d.status = 'dead' AND d.address = addresses.address), "
     "parked, parked_detail, due_at, closed_at, state, state_content, state_size, state_type, state_version"
 )
 _MESSAGE = (
@@ -52,7 +55,7 @@ _MESSAGE = (
 )
 _EXECUTION = "execution_id, host, pid, boot_id, locked, started_at, lease_until, state FROM executions"
 _CALLBACK = (
-    "token_digest, address, name, status, created_at, expires_at, answer, answer_content, answer_size FROM callbacks"
+    "callback_id, address, name, status, created_at, expires_at, answer, answer_content, answer_size FROM callbacks"
 )
 _OUTBOX = (
     "address, ordinal, destination, message_id, type, body, body_content, body_size, status, attempts, due_at, settled_at "
@@ -66,7 +69,13 @@ LIST_ADDRESSES = f"SELECT {_ADDRESS} FROM addresses WHERE address > ? ORDER BY a
 # A page of addresses that wait for an operator.
 LIST_PARKED = f"SELECT {_ADDRESS} FROM addresses WHERE parked IS NOT NULL AND address > ? ORDER BY address LIMIT ?"
 # Addresses that somebody should claim.
-DUE_ADDRESSES = "SELECT address, due_at FROM addresses WHERE due_at <= ? ORDER BY due_at, address LIMIT ?"
+DUE_ADDRESSES = "SELECT address, due_at FROM addresses WHERE due_at <= ? AND (due_at, address) > (?, ?) ORDER BY due_at, address LIMIT ?"
+# A page of addresses where their owner could begin a delivery.
+OWNED_READY = (
+    "SELECT address FROM addresses WHERE owner = ? AND address > ? AND ready > 0 AND held = 0 ORDER BY address LIMIT ?"
+)
+# One pool.
+READ_POOL = "SELECT pool, capacity, registered_at FROM pools WHERE pool = ?"
 # Messages that wait for delivery: those behind the handled part of the mailbox.
 NEXT_MESSAGES = f"SELECT {_MESSAGE} WHERE m.address = ? AND m.seq > max(?, a.handled_seq) AND m.status = 'queued' ORDER BY m.seq LIMIT ?"
 # One message by its identity.
@@ -88,7 +97,7 @@ LIST_ALL_EXECUTIONS = f"SELECT {_EXECUTION} ORDER BY started_at, execution_id"
 # One execution.
 READ_EXECUTION = f"SELECT {_EXECUTION} WHERE execution_id = ?"
 # One callback.
-READ_CALLBACK = f"SELECT {_CALLBACK} WHERE token_digest = ?"
+READ_CALLBACK = f"SELECT {_CALLBACK} WHERE callback_id = ?"
 # Open callbacks whose time has passed.
 EXPIRED_CALLBACKS = f"SELECT {_CALLBACK} WHERE status = 'open' AND expires_at <= ? ORDER BY expires_at LIMIT ?"
 # Outbox rows to be published.
@@ -144,6 +153,7 @@ def address_record(row: tuple[Any, ...], *, with_state: bool) -> AddressRecord:
         ready,
         delayed,
         held,
+        dead,
         parked,
         parked_detail,
         due_at,
@@ -164,6 +174,7 @@ def address_record(row: tuple[Any, ...], *, with_state: bool) -> AddressRecord:
         ready=ready,
         delayed=delayed,
         held=held,
+        dead=dead,
         parked=None if parked is None else ParkReason(parked),
         parked_detail=parked_detail,
         due_at=maybe_instant(due_at),
@@ -220,9 +231,9 @@ def execution_record(reader: Reader, row: tuple[Any, ...]) -> ExecutionRecord:
 
 
 def callback_record(row: tuple[Any, ...]) -> CallbackRecord:
-    digest, address, name, status, created_at, expires_at, *answer = row
+    callback_id, address, name, status, created_at, expires_at, *answer = row
     return CallbackRecord(
-        token_digest=digest,
+        callback_id=callback_id,
         address=address,
         name=name,
         status=CallbackStatus(status),
@@ -276,8 +287,18 @@ def list_addresses(reader: Reader, query: ListAddresses) -> tuple[AddressRecord,
 
 
 def due_addresses(reader: Reader, query: DueAddresses) -> tuple[DueAddress, ...]:
-    rows = reader.all(DUE_ADDRESSES, reader.clock.now(), query.limit)
+    after = (0, "") if query.after is None else (micros(query.after.due_at), query.after.address)
+    rows = reader.all(DUE_ADDRESSES, reader.clock.now(), *after, query.limit)
     return tuple(DueAddress(address, instant(due_at)) for address, due_at in rows)
+
+
+def owned_ready(reader: Reader, query: OwnedReady) -> tuple[str, ...]:
+    return tuple(address for (address,) in reader.all(OWNED_READY, query.execution_id, query.after, query.limit))
+
+
+def read_pool(reader: Reader, query: ReadPool) -> PoolRecord | None:
+    row = reader.one(READ_POOL, query.pool)
+    return None if row is None else PoolRecord(pool=row[0], capacity=row[1], registered_at=instant(row[2]))
 
 
 def next_messages(reader: Reader, query: NextMessages) -> tuple[MessageRecord, ...]:
@@ -316,7 +337,7 @@ def read_execution(reader: Reader, query: ReadExecution) -> ExecutionRecord | No
 
 
 def read_callback(reader: Reader, query: ReadCallback) -> CallbackRecord | None:
-    row = reader.one(READ_CALLBACK, query.token_digest)
+    row = reader.one(READ_CALLBACK, query.callback_id)
     return None if row is None else callback_record(row)
 
 
@@ -371,11 +392,13 @@ READERS: Final[dict[type[Query[Any]], Callable[[Reader, Any], Any]]] = {
     ListMessages: list_messages,
     ListObservations: list_observations,
     NextMessages: next_messages,
+    OwnedReady: owned_ready,
     ReadAddress: read_address,
     ReadCallback: read_callback,
     ReadContent: read_content,
     ReadExecution: read_execution,
     ReadMessage: read_message,
     ReadOutbox: read_outbox,
+    ReadPool: read_pool,
     StoreNow: store_now,
 }

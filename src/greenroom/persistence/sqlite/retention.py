@@ -15,7 +15,7 @@ ADDRESSES: Final = 100
 OLD: Final = {
     Prunable.OBSERVATIONS: "SELECT id FROM observations WHERE at < ? ORDER BY at LIMIT ?",
     Prunable.CALLBACKS: (
-        "SELECT token_digest FROM callbacks WHERE status <> 'open' AND settled_at < ? ORDER BY settled_at LIMIT ?"
+        "SELECT callback_id FROM callbacks WHERE status <> 'open' AND settled_at < ? ORDER BY settled_at LIMIT ?"
     ),
     Prunable.OUTBOX: "SELECT rowid FROM outbox WHERE status = 'sent' AND settled_at < ? ORDER BY settled_at LIMIT ?",
     Prunable.EXECUTIONS: (
@@ -37,7 +37,7 @@ OLD: Final = {
 # One of those rows.
 DELETE: Final = {
     Prunable.OBSERVATIONS: "DELETE FROM observations WHERE id = ?",
-    Prunable.CALLBACKS: "DELETE FROM callbacks WHERE token_digest = ?",
+    Prunable.CALLBACKS: "DELETE FROM callbacks WHERE callback_id = ?",
     Prunable.OUTBOX: "DELETE FROM outbox WHERE rowid = ?",
     Prunable.EXECUTIONS: "DELETE FROM executions WHERE execution_id = ?",
     Prunable.BATCHES: "DELETE FROM batches WHERE batch_id = ?",

@@ -130,6 +130,7 @@ class AddressRows:
         if version != self._version or len(self._in_hand) > MOST:
             self.let_go()
             self._version = version
+        self._touched.clear()
 
     def let_go(self) -> None:
         """Forget all rows, changed or not."""
@@ -157,7 +158,7 @@ class AddressRows:
         return row
 
     def flush(self, cursor: sqlite3.Cursor) -> None:
-        """Write back what has changed."""
+        """Write back what has changed. Rows stay touched: whoever has one in hand may go on changing it."""
         counted: list[tuple[Any, ...]] = []
         for address, row in self._touched.items():
             if row is None:
@@ -174,7 +175,6 @@ class AddressRows:
             row.new, row.stored = False, values
         if counted:
             cursor.executemany(UPDATE_COUNTERS, counted)
-        self._touched.clear()
 
 
 def columns_of(payload: Payload | None) -> tuple[bytes | None, str | None, int | None]:

@@ -1,9 +1,9 @@
 -- All row locks of a batch, in the canonical order, and the addresses that are decided about in Python, as they are then.
 --
--- Whoever claims an address may create it, and a row that is not there cannot be locked: claims take an advisory lock first.
+-- Whoever claims or opens an address may make it, and a row that is not there cannot be locked: an advisory lock comes first.
 -- A claimer's execution is kept from ending until the claim is committed. Everything is read after the last lock was had.
 CREATE FUNCTION {lock}(
-    p_claims text[], p_claimers text[], p_executions text[], p_addresses text[], p_callbacks text[], p_load text[]
+    p_made text[], p_claimers text[], p_executions text[], p_addresses text[], p_callbacks text[], p_load text[]
 ) RETURNS TABLE (
     now bigint, address text, last_seq bigint, handled_seq bigint, settled_ahead bigint, queued bigint, ready bigint,
     delayed bigint, last_delayed bigint, held bigint, last_ordinal bigint, kind text, generation bigint, owner text,
@@ -15,10 +15,12 @@ DECLARE
     v_key bigint;
     v_now bigint;
 BEGIN
-    IF cardinality(p_claims) > 0 THEN
-        FOR v_key IN SELECT DISTINCT hashtextextended(c, 0) AS key FROM unnest(p_claims) c ORDER BY key LOOP
+    IF cardinality(p_made) > 0 THEN
+        FOR v_key IN SELECT DISTINCT hashtextextended(c, 0) AS key FROM unnest(p_made) c ORDER BY key LOOP
             PERFORM pg_advisory_xact_lock(v_key);
         END LOOP;
+    END IF;
+    IF cardinality(p_claimers) > 0 THEN
         PERFORM 1 FROM executions e WHERE e.execution_id = ANY (p_claimers) ORDER BY e.execution_id FOR SHARE;
     END IF;
     IF cardinality(p_executions) > 0 THEN
@@ -29,7 +31,7 @@ BEGIN
         PERFORM 1 FROM addresses a WHERE a.address = ANY (p_addresses) ORDER BY a.address FOR NO KEY UPDATE;
     END IF;
     IF cardinality(p_callbacks) > 0 THEN
-        PERFORM 1 FROM callbacks c WHERE c.token_digest = ANY (p_callbacks) ORDER BY c.token_digest FOR NO KEY UPDATE;
+        PERFORM 1 FROM callbacks c WHERE c.callback_id = ANY (p_callbacks) ORDER BY c.callback_id FOR NO KEY UPDATE;
     END IF;
     v_now := greenroom_now();
     RETURN QUERY SELECT v_now, a.*

@@ -1,0 +1,110 @@
+"""Callbacks: one answer from outside, by whoever holds a token, before or after somebody waits for it (K05)."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from greenroom.errors import Misuse, StoreUnavailable, WaitTimeout
+from greenroom.logs import logger_named
+from greenroom.mailbox import Slot
+from greenroom.persistence import CallbackStatus, CreateCallback, ReadCallback, Refused, fetch, new_id, new_token
+
+if TYPE_CHECKING:
+    from greenroom.runtime.durable.custody import Custody
+    from greenroom.runtime.durable.storage import Storage
+
+logger = logger_named("greenroom.storage")
+
+LOOK = 1.0
+"""Seconds between looks for an answer, whatever was heard of it."""
+
+
+class Callback:
+    """An answer from outside, once. Got from `context.callback`; it is for the incarnation that opened it."""
+
+    def __init__(self, storage: Storage, address: str, callback_id: str, name: str, token: str, timeout: float | None):
+        self.name = name
+        self.token = token
+        """Whoever knows it may answer: `client.answer(token, value)`. Nobody can guess it, and the store does not keep it."""
+        self._storage = storage
+        self._address = address
+        self._id = callback_id
+        self._timeout = timeout
+
+    def __repr__(self) -> str:
+        return f"<Callback {self.name!r} of {self._address}>"
+
+    async def wait(self) -> Any:
+        """The answer, as soon as it is there. Can be awaited again.
+
+        Raises:
+            WaitTimeout: it did not come in time, or the callback was cancelled.
+            Undecodable: the answer is of a class that is not known here.
+        """
+        return await self._storage.callbacks.wait(self._address, self._id, self.name, self._timeout)
+
+
+class CallbackWaits:
+    """The callbacks that are waited for in this runtime."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._waiting: dict[Slot, str] = {}
+
+    async def open(self, custody: Custody, name: str, message_id: str | None, *, timeout: float | None) -> Callback:
+        """Open a callback, or one more token for the one that the same message's handler has opened under that name before."""
+        if not name or not name.strip():
+            raise ValueError(f"callback({name!r}): a callback has a name")
+        if timeout is not None and not timeout > 0:
+            raise ValueError(f"timeout={timeout!r}: seconds above 0, or None for an answer that may come at any time")
+        scope = new_id() if message_id is None else f"{custody.address}\n{message_id}\n{name}"
+        callback_id = sha256(scope.encode()).hexdigest()[:32]
+        token, secret_digest = new_token(callback_id)
+        answer = await self._storage.commit_surely(
+            CreateCallback(
+                **custody.owner,
+                callback_id=callback_id,
+                secret_digest=secret_digest,
+                name=name,
+                expires_at=None if timeout is None else self._storage.in_seconds(timeout),
+            )
+        )
+        if isinstance(answer, Refused):
+            raise Misuse(f"{custody.address!r} could not open the callback {name!r}: {answer.detail}")
+        return Callback(self._storage, custody.address, callback_id, name, token, timeout)
+
+    async def wait(self, address: str, callback_id: str, name: str, timeout: float | None) -> Any:
+        """As `Callback.wait`."""
+        storage = self._storage
+        while True:
+            slot = storage.loop.slot()
+            self._waiting[slot] = address  # before the look, so that an answer that comes meanwhile is not missed
+            try:
+                try:
+                    record = await storage.store.read(ReadCallback(callback_id=callback_id))
+                except StoreUnavailable as error:
+                    if not storage.store.alive:
+                        raise
+                    logger.warning(
+                        "the callback %r of %s could not be looked for, trying again: %s", name, address, error
+                    )
+                else:
+                    what = f"the answer to the callback {name!r} of {address!r}"
+                    if record is None or record.status in (CallbackStatus.EXPIRED, CallbackStatus.CANCELLED):
+                        raise WaitTimeout(what, timeout)
+                    if record.status is CallbackStatus.ANSWERED:
+                        assert record.answer is not None
+                        return storage.payloads.decode(await fetch(storage.store, record.answer), what)
+                with anyio.move_on_after(LOOK):
+                    await slot
+            finally:
+                self._waiting.pop(slot, None)
+
+    def look(self, addresses: frozenset[str] | None = None) -> None:
+        """Something has happened at these addresses (None: anywhere): look again."""
+        for slot, address in tuple(self._waiting.items()):
+            if (addresses is None or address in addresses) and not slot.done():
+                slot.set_result(None)

@@ -1,0 +1,435 @@
+"""`Custody`: an address in the store as its owner's side knows it.
+
+`claim` at the start of each incarnation; then messages are fetched ahead, a page at a time, and each is begun (its delivery is
+counted), handled, and finished, in one commit with the beginning of the next. What was accepted in this process is handed to an owner in
+this process without reading it again, as long as nothing can have come between.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from attrs import evolve
+
+from greenroom.actors import Actor, DurableActor
+from greenroom.errors import DeadLettered as DeadLetterError
+from greenroom.errors import GreenroomError, LeaseLost, StoreUnavailable
+from greenroom.logs import logger_named
+from greenroom.mailbox import DeadLetterReason, PersistentMailbox, PersistentQueue, Slot, StoredMessage
+from greenroom.persistence import (
+    AddressKind,
+    AdmitDue,
+    BeginDelivery,
+    BuryMessage,
+    ClaimAddress,
+    Claimed,
+    CloseAddress,
+    DeadLettered,
+    Delivery,
+    FinishDelivery,
+    Handled,
+    MessageRecord,
+    NextMessages,
+    OwnerWrite,
+    ParkAddress,
+    ParkReason,
+    RefusalReason,
+    Refused,
+    ReleaseAddress,
+    Transition,
+    UndoDelivery,
+    fetch,
+)
+from greenroom.runtime.durable.address import Address
+from greenroom.runtime.durable.replies import Reply
+from greenroom.runtime.durable.states import StateUnusable, StoredState
+
+if TYPE_CHECKING:
+    from greenroom.runtime.durable.callbacks import Callback
+    from greenroom.runtime.durable.delivery_loop import DeliveryLoop
+    from greenroom.runtime.durable.storage import Storage
+
+logger = logger_named("greenroom.storage")
+
+PAGE = 64
+"""Messages that are fetched at once."""
+
+STANDBY = 5.0
+"""Seconds after which an address that another owns is asked for again, whatever was heard of it."""
+
+LOST = {
+    RefusalReason.STALE_GENERATION,
+    RefusalReason.NOT_OWNER,
+    RefusalReason.LEASE_EXPIRED,
+    RefusalReason.PARKED,
+    RefusalReason.UNKNOWN_EXECUTION,
+}
+"""Refusals that say that the address is somebody else's now."""
+
+
+class Custody(Address):
+    """See the module. For the event loop's thread."""
+
+    def __init__(
+        self, storage: Storage, address: str, kind: AddressKind, options: PersistentMailbox, *, pooled: bool = False
+    ) -> None:
+        super().__init__(storage, address, options, pooled=pooled)
+        self.kind = kind
+        self.queue = PersistentQueue(address, options, storage.loop, storage.services.dead_letters, self)
+        self._loop: DeliveryLoop | None = None
+        self.execution_id = ""
+        self.generation = 0
+        """Under which it is owned here; 0 when it is not."""
+        self.state: StoredState | None = None
+        self._claimed: Claimed | None = None
+        self._seen = 0
+        """Every waiting message up to here was fetched."""
+        self._more = False
+        """There may be more behind it."""
+        self._look = False
+        self._admit = False
+        self._fetching = False
+        self._due: Any = None
+        self.left_mail = False
+        """It was let go with messages in hand that it had fetched."""
+        self.used: Callable[[], object] = _nothing
+        """Called at each delivery."""
+        self.progressed: Callable[[], object] = _nothing
+        """Called when a message has been dealt with."""
+        self._jobs: deque[Transition[Any]] = deque()
+        self._idle: list[Slot] = []
+
+    # ----------------------------------------------------------------------------------------------------- claiming
+
+    async def claim(self, loop: DeliveryLoop) -> bool:
+        """Become the owner of the address, for one incarnation. False: it was told to stop, or it is not for this one to wait."""
+        await self.settled()  # what the last incarnation left to be committed is under the last generation
+        self.queue.forget_stored()
+        while not loop.stopping:
+            execution = self.storage.execution
+            seconds: float | None = None
+            if execution is not None and not self.storage.draining:
+                claim = ClaimAddress(
+                    address=self.address, kind=self.kind, execution_id=execution.id, capacity=self.options.capacity
+                )
+                answer = await self.storage.commit_surely(claim)
+                if isinstance(answer, Claimed):
+                    self._own(loop, execution.id, answer)
+                    if self.kind is AddressKind.ACTOR:
+                        self.state = await StoredState.of(self.storage.store, self.address, answer)
+                    return True
+                if answer.reason in (RefusalReason.LEASE_EXPIRED, RefusalReason.UNKNOWN_EXECUTION):
+                    self.storage.lease_lost(execution)
+                logger.info("%s waits to be owned here: %s", self.address, answer.detail)
+                seconds = answer.seconds
+            if self.pooled:
+                return False
+            loop.stand_by()
+            await self._wait(min(STANDBY, seconds or STANDBY))
+        return False
+
+    async def _wait(self, seconds: float) -> None:
+        timer = self.storage.services.timers.after(seconds, self.queue.look_up)
+        self.storage.standing_by.add(self)
+        try:
+            await self.queue.wait()
+        finally:
+            self.storage.standing_by.discard(self)
+            timer.cancel()
+
+    def _own(self, loop: DeliveryLoop, execution_id: str, claimed: Claimed) -> None:
+        self._loop = loop
+        self.execution_id, self.generation = execution_id, claimed.generation
+        self._claimed = claimed
+        self._seen = claimed.handled_seq
+        self._more = self._admit = True
+        self.storage.owned[self.address] = self
+
+    def adopt(self, actor: Actor) -> None:
+        """See that an actor's messages can be stored, and give a durable one its state.
+
+        Raises `NotEncodable`, `StateUnusable`; `TypeError` for an actor of another kind than the address.
+        """
+        payloads = self.storage.payloads
+        if isinstance(actor, DurableActor) is not (self.kind is AddressKind.ACTOR):
+            raise TypeError(
+                f"{self.address!r} was specified {'for a durable actor' if self.kind is AddressKind.ACTOR else 'by a factory'} that "
+                f"does not show its kind, and got a {type(actor).__qualname__}: give gr.Child the class itself, or a functools.partial of it"
+            )
+        payloads.register(*type(actor).__handlers__)
+        if isinstance(actor, DurableActor):
+            assert self.state is not None
+            payloads.learn(type(actor).__state_type__)
+            self.state.give(actor, payloads)
+
+    async def park(self, unusable: StateUnusable) -> None:
+        """Let nobody run the address until an operator says so. Raises `LeaseLost`."""
+        logger.error("%s is parked (%s): %s", self.address, unusable.reason.value, unusable.detail)
+        await self._own_commit(ParkAddress(**self._mine(), reason=unusable.reason, detail=unusable.detail))
+        self._disown()
+
+    # -------------------------------------------------------------------------------------------- letting go of it
+
+    def let_go(self, why: str) -> None:
+        """The address has ended here. Its mail stays; when its actor has ended by itself for good, what comes later is late."""
+        life = self._loop.life if self._loop is not None else None
+        if not self.generation:
+            return
+        finished = life is not None and life.exit is not None and life.exit.kind == "normal" and not self.pooled
+        write = CloseAddress if finished else ReleaseAddress
+        transition = write(**self._mine())
+        self._disown()
+        self.later(transition)
+
+    def park_later(self, reason: ParkReason, detail: str) -> None:
+        """Its actor ends, and nobody is to run it until an operator says so."""
+        if self.generation:
+            logger.error("%s is parked (%s): %s", self.address, reason.value, detail)
+            transition = ParkAddress(**self._mine(), reason=reason, detail=detail)
+            self._disown()
+            self.later(transition)
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing that is known of waits to be handled, and nothing is being fetched."""
+        return not (self.queue.queue or self._fetching or self._look or self._more)
+
+    def lost(self, error: LeaseLost) -> None:
+        """The lease under which it was owned is gone."""
+        loop = self._loop
+        self._disown()
+        if loop is not None and loop.life.alive:
+            loop.life.break_off(error)
+
+    def _disown(self) -> None:
+        self.generation = 0
+        if self._due is not None:
+            self._due.cancel()
+        if self.storage.owned.get(self.address) is self:
+            del self.storage.owned[self.address]
+
+    def _mine(self) -> dict[str, Any]:
+        return {"address": self.address, "execution_id": self.execution_id, "generation": self.generation}
+
+    def undo(self, message: StoredMessage) -> None:
+        """Take the count of a delivery back that was broken off and was not the message's fault."""
+        if self.generation and message.begun:
+            message.begun = False
+            self.later(UndoDelivery(**self._mine(), seq=message.seq))
+
+    def later(self, transition: Transition[Any]) -> None:
+        """Commit something that nobody waits for, in order, beside the tree."""
+        self._jobs.append(transition)
+        if len(self._jobs) == 1:
+            if self.storage.spawn(self._work_off):
+                self.storage.jobs.add(self)
+            else:
+                self._jobs.clear()
+
+    async def _work_off(self) -> None:
+        while self._jobs:
+            try:
+                answer = await self.storage.store.commit(self._jobs[0])
+                if isinstance(answer, Refused):
+                    logger.info("%s of %s: %s", type(self._jobs[0]).__name__, self.address, answer.detail)
+            except GreenroomError as error:
+                # What it would have said is found out by others: the lease lapses, a delivery stays counted.
+                logger.warning("%s of %s was not committed: %s", type(self._jobs[0]).__name__, self.address, error)
+            self._jobs.popleft()
+        self.storage.jobs.discard(self)
+        idle, self._idle = self._idle, []
+        for slot in idle:
+            if not slot.done():
+                slot.set_result(None)
+
+    async def settled(self) -> None:
+        """Wait until everything that was left to be committed has been tried."""
+        while self._jobs:
+            slot = self.storage.loop.slot()
+            self._idle.append(slot)
+            await slot
+
+    # ------------------------------------------------------------------------------------------------------ fetching
+
+    def arrived(self, message: StoredMessage) -> None:
+        """A message was accepted in this process: take it as it is, unless something may have come before it."""
+        if self._fetching or self._more or self._look or message.seq != self._seen + 1:
+            if message.seq > self._seen:
+                self.look()
+            return
+        self._seen = message.seq
+        self.queue.put_stored(message)
+
+    def due_at(self, moment: datetime) -> None:
+        """Delayed mail of this address comes due at that moment."""
+        if not self.generation:
+            return
+        seconds = max(0.0, (moment - self.storage.now()).total_seconds())
+        timers, loop = self.storage.services.timers, self.storage.loop
+        deadline = loop.now() + seconds
+        if self._due is not None and not self._due.cancelled and self._due.deadline <= deadline:
+            return
+        if self._due is not None:
+            self._due.cancel()
+        self._due = timers.at(deadline, self.look_at_due)
+
+    def look_at_due(self) -> None:
+        """Delayed mail may have come due."""
+        self._due = None
+        self._admit = True
+        self.look()
+
+    def look(self) -> None:
+        """There may be something to fetch."""
+        if self.generation:
+            self._look = True
+            if not self._fetching:
+                self._fetching = self.storage.spawn(self._fetch)
+
+    async def _fetch(self) -> None:
+        try:
+            while self._look and self.generation:
+                self._look = False
+                await self._fetch_page()
+        except StoreUnavailable as error:
+            logger.warning("%s: messages could not be fetched, trying again: %s", self.address, error)
+        finally:
+            self._fetching = False
+
+    async def _fetch_page(self) -> None:
+        storage, generation = self.storage, self.generation
+        if self._admit:
+            self._admit = False
+            admitted = await storage.store.commit(AdmitDue(address=self.address))
+            if not isinstance(admitted, Refused) and admitted.next_due is not None and self.generation == generation:
+                self.due_at(admitted.next_due)
+        if len(self.queue.queue) >= PAGE:
+            self._more = True  # enough is here; the loop asks again when it has come through
+            return
+        page = await storage.store.read(NextMessages(address=self.address, after=self._seen, limit=PAGE))
+        if self.generation != generation:
+            return
+        for record in page:
+            self._seen = max(self._seen, record.seq or 0)
+            self.queue.put_stored(_stored(record))
+        self._more = len(page) == PAGE
+
+    def ran_dry(self) -> None:
+        """Everything that was fetched has been handled."""
+        if self._more:
+            self.look()
+
+    async def content(self, message: StoredMessage) -> Any:
+        """The message itself. Raises `Undecodable`, `StoreUnavailable`."""
+        data = await fetch(self.storage.store, message.payload)
+        return self.storage.payloads.decode(data, f"message {message.seq} ({message.message_id!r}) of {self.address!r}")
+
+    # ----------------------------------------------------------------------------------------------------- handling
+
+    async def begin(self, message: StoredMessage) -> bool:
+        """Count the delivery of a message. False: it is not to be handled (a dead letter by now, or dealt with).
+
+        Raises `LeaseLost` when the address is not owned here any more.
+        """
+        while not message.begun:
+            answer = await self._own_commit(
+                BeginDelivery(**self._mine(), seq=message.seq, max_deliveries=self.options.max_deliveries)
+            )
+            if isinstance(answer, Delivery):
+                self._begun(message, answer)
+            elif isinstance(answer, DeadLettered):
+                self._is_dead(message, f"it was delivered {answer.deliveries} times and not handled")
+                return False
+            elif answer.reason is RefusalReason.HELD_BACK:
+                await self.storage.make_room(self.address)
+            elif answer.reason is RefusalReason.NOT_PENDING:
+                return False
+            else:
+                raise self._is_lost(answer.detail)
+        self._check_fence()
+        self.used()
+        return True
+
+    def _begun(self, message: StoredMessage, delivery: Delivery) -> None:
+        message.begun, message.deliveries = True, delivery.deliveries
+
+    def _check_fence(self) -> None:
+        execution = self.storage.execution
+        if execution is None or execution.id != self.execution_id:
+            raise self._is_lost("its execution has ended")
+        execution.fence.check()
+
+    async def bury(self, message: StoredMessage, why: str) -> None:
+        """Make a dead letter of a message that cannot be handled at all. Raises `LeaseLost`."""
+        answer = await self._own_commit(BuryMessage(**self._mine(), seq=message.seq, reason=why))
+        if isinstance(answer, Refused) and answer.reason is not RefusalReason.NOT_PENDING:
+            raise self._is_lost(answer.detail)
+        self._is_dead(message, why)
+
+    def _is_dead(self, message: StoredMessage, why: str) -> None:
+        self.progressed()
+        short = message.loggable_type()
+        logger.error("dead letter in the store: %s (id %s) of %s: %s", short, message.message_id, self.address, why)
+        self.storage.services.dead_letters.publish(message, self.address, message.sender, DeadLetterReason.DELIVERIES)
+        error = DeadLetterError(self.address, message.message_id, short, why)
+        self.storage.replies.settle(self.address, message.message_id, Reply(error=error))
+
+    async def finish(self, message: StoredMessage, finish: FinishDelivery, *, with_next: bool) -> Handled:
+        """Commit that a message was handled, with all that belongs to it, and begin the next one if there is one.
+
+        Raises `LeaseLost`.
+        """
+        following = self.queue.next_stored() if with_next else None
+        if following is not None and not following.begun:
+            finish = evolve(finish, next_seq=following.seq, max_deliveries=self.options.max_deliveries)
+        answer = await self._own_commit(finish)
+        message.begun = False
+        if isinstance(answer, Refused):
+            raise self._is_lost(answer.detail)
+        self.progressed()
+        if following is not None:
+            if answer.next is not None:
+                self._begun(following, answer.next)
+            elif answer.next_dead is not None:
+                self.queue.queue.popleft()
+                self._is_dead(following, f"it was delivered {answer.next_dead.deliveries} times and not handled")
+        handled: Handled = answer
+        return handled
+
+    async def _own_commit(self, transition: OwnerWrite[Any]) -> Any:
+        """Commit what only the owner may. An owner that has lost its lease meanwhile does not try again."""
+        if not self.generation:
+            raise self._is_lost("its lease was lost")
+        return await self.storage.commit_surely(transition, self._check_fence)
+
+    def _is_lost(self, why: str) -> LeaseLost:
+        self._disown()
+        return LeaseLost(self.execution_id, f"{self.address!r} is not owned here any more: {why}")
+
+    def finishing(self, message: StoredMessage, **fields: Any) -> FinishDelivery:
+        """The transition that finishes a message."""
+        return FinishDelivery(**self._mine(), seq=message.seq, **fields)
+
+    # ----------------------------------------------------------------------------------------------------- callbacks
+
+    async def callback(self, name: str, message_id: str | None, *, timeout: float | None) -> Callback:
+        """As `Context.callback`."""
+        return await self.storage.callbacks.open(self, name, message_id, timeout=timeout)
+
+    @property
+    def owner(self) -> dict[str, Any]:
+        """What an owner's write carries. Raises `LeaseLost`."""
+        if not self.generation:
+            raise self._is_lost("its lease was lost")
+        return self._mine()
+
+
+def _nothing() -> None:
+    return None
+
+
+def _stored(record: MessageRecord) -> StoredMessage:
+    return StoredMessage(record.seq or 0, record.message_id, record.type, record.body, record.sender, record.timer)

@@ -1,0 +1,197 @@
+"""The message loop of an actor whose messages are in the store.
+
+It is the ordinary loop, and most of what it does is inherited; but what it takes from the queue are `StoredMessage`s, and to handle one
+is to begin it, run the handler, and finish it. Only then may anybody believe that it was handled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
+
+from greenroom.actors import NOT_BEGUN, MessageLoop, Unit
+from greenroom.actors.bodies import Perform
+from greenroom.actors.exits import lone
+from greenroom.actors.messages import Rejected, Stop
+from greenroom.errors import LeaseLost, Undecodable
+from greenroom.mailbox import Envelope, StoredMessage
+from greenroom.persistence import AddressKind, stow
+from greenroom.runtime.durable.committing import commit_of
+from greenroom.runtime.durable.replies import Reply
+from greenroom.runtime.durable.states import StateUnusable
+
+if TYPE_CHECKING:
+    from greenroom.actors import ActorLife
+    from greenroom.runtime.durable.custody import Custody
+
+
+class DeliveryLoop(MessageLoop):
+    """See the module."""
+
+    persistent = True
+
+    __slots__ = ("_alone", "_custody", "durable", "life")
+
+    def __init__(self, life: ActorLife, *, drain: bool) -> None:
+        super().__init__(life, drain=drain)
+        custody: Custody = life.mailbox.custody  # type: ignore[assignment]
+        self.life = life
+        self._custody = custody
+        self.durable = custody.kind is AddressKind.ACTOR
+        self._alone = True
+        """No concurrent handlers: the next message is the next to be handled, and may be begun with the end of this one."""
+
+    # -------------------------------------------------------------------------------------------------------- start
+
+    def begin(self) -> Coroutine[Any, Any, object]:
+        return self._begin()
+
+    async def _begin(self) -> object:
+        while await self._custody.claim(self):
+            try:
+                info = await self._life.body.start()
+            except StateUnusable as unusable:
+                await self._custody.park(unusable)
+                continue
+            self._alone = not self._life.body.concurrent
+            self._custody.look()
+            return info
+        return NOT_BEGUN
+
+    def stand_by(self) -> None:
+        """It has to wait until it may own its address."""
+        self._life.stand_by()
+
+    # --------------------------------------------------------------------------------------------------- one message
+
+    def _find(self, envelope: Envelope) -> tuple[Envelope, Perform] | None:
+        if isinstance(envelope[0], StoredMessage):
+            return envelope, self._deliver
+        return super()._find(envelope)
+
+    async def _deliver(self, target: Any, message: StoredMessage) -> None:
+        """Handle one message that was fetched."""
+        custody = self._custody
+        try:
+            content = await custody.content(message)
+        except Undecodable as error:
+            await custody.bury(message, f"it cannot be decoded: {error}")
+            return
+        kind = type(content)
+        gate = self._gate_of(kind)
+        if gate is not None:
+            await self._hand_to(gate, message, content)
+            return
+        perform = self._perform_of(kind)
+        if perform is None:
+            handled = ", ".join(self._life.body.handled_types()) or "nothing"
+            await custody.bury(message, f"{custody.address!r} has no handler for it; it handles {handled}")
+            return
+        if await custody.begin(message):
+            await self._handle(perform, target, message, content)
+        if not self._mailbox.queue:
+            custody.ran_dry()
+
+    def _perform_of(self, kind: type) -> Perform | None:
+        table = self._life.body.table
+        for base in kind.__mro__:
+            if base in table:
+                return table[base]
+        return self._life.body.resolve(kind)
+
+    async def _handle(self, perform: Perform, target: Any, message: StoredMessage, content: Any) -> None:
+        """Run a handler on a message that was begun, and commit what came of it; or nothing, and raise what it raised."""
+        unit = self._open_unit(message)
+        try:
+            try:
+                result = await perform(target, content)
+            finally:
+                if unit is not None:
+                    self._life.cell.unit = None
+            await self._finish(message, unit, target, result)
+        except BaseException as error:  # noqa: BLE001 - what is no answer is raised again there
+            await self._failed(message, target, error)
+
+    def _open_unit(self, message: StoredMessage) -> Unit | None:
+        if not self.durable:
+            return None
+        self._life.cell.unit = unit = Unit(self._life.loop.current_task(), message.message_id)
+        return unit
+
+    async def _finish(self, message: StoredMessage, unit: Unit | None, target: Any, result: Any) -> None:
+        custody = self._custody
+        commit = await commit_of(custody, unit, target)
+        reply = None
+        if result is not None:
+            data = custody.storage.payloads.encode_value(result)
+            reply = await stow(custody.storage.store, data, name=f"the reply of {custody.address!r}")
+        finish = custody.finishing(message, reply=reply, **commit.fields)
+        handled = await custody.finish(message, finish, with_next=self._alone and self.goes_on)
+        commit.done(handled)
+        custody.storage.replies.settle(custody.address, message.message_id, Reply(result))
+
+    async def _failed(self, message: StoredMessage, target: Any, error: BaseException) -> None:
+        """A handler raised: `Rejected` is an answer, and so is the will to stop. Raises anything else, with the message as it was."""
+        error = lone(error)
+        custody = self._custody
+        if isinstance(error, (Rejected, Stop)):
+            if self.durable:
+                assert custody.state is not None
+                custody.state.restore(target, custody.storage.payloads)
+            told = None
+            if isinstance(error, Rejected):
+                data = custody.storage.payloads.encode_value(error)
+                told = await stow(custody.storage.store, data, name=f"what {custody.address!r} answered")
+            finish = custody.finishing(message, error=told)
+            await custody.finish(
+                message, finish, with_next=isinstance(error, Rejected) and self._alone and self.goes_on
+            )
+            custody.storage.replies.settle(custody.address, message.message_id, Reply(error=error if told else None))
+            if isinstance(error, Stop):
+                raise error
+            return
+        stopped, cause = self._life.explain(error)
+        if stopped or isinstance(cause, LeaseLost):
+            custody.undo(message)
+        raise error
+
+    # ----------------------------------------------------------------------------------------- concurrent handlers
+
+    def _gate_of(self, kind: type) -> Any:
+        concurrent = self._concurrent
+        if concurrent is None:
+            return None
+        return next((concurrent.gates[base] for base in kind.__mro__ if base in concurrent.gates), None)
+
+    async def _hand_to(self, gate: Any, message: StoredMessage, content: Any) -> None:
+        """A concurrent handler takes it: begun here, in order, and handled and finished in the actor's nursery."""
+        assert self._concurrent is not None
+        if not await self._custody.begin(message):
+            return
+        handle = self._handle
+
+        async def perform(target: Any, taken: StoredMessage) -> None:
+            await handle(gate.handler.function, target, taken, content)
+
+        self._concurrent.take(gate, (message, None, None), perform)
+
+    # ------------------------------------------------------------------------------------------------------- the end
+
+    def take_deferred(self) -> list[Envelope]:
+        """Nothing goes back to the queue: what was not handled is in the store. Deliveries that had begun for nothing are taken back."""
+        for message, _, _ in (*super().take_deferred(), *self._mailbox.queue):
+            if isinstance(message, StoredMessage):
+                self._custody.left_mail = True
+                self._custody.undo(message)
+        return []
+
+    @property
+    def message_id_in_hand(self) -> str | None:
+        hand = self.hand
+        if (
+            hand is not None
+            and self._life.task is self._life.loop.current_task()
+            and isinstance(hand[0], StoredMessage)
+        ):
+            return hand[0].message_id
+        return None

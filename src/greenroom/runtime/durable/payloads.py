@@ -1,0 +1,101 @@
+"""Messages, replies and states as the store keeps them: the codec's bytes, and what the store calls their class."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import msgspec
+from attrs import frozen
+
+from greenroom.actors import Ref
+from greenroom.codec import Codec, import_class
+from greenroom.errors import Undecodable
+from greenroom.persistence import message_digest
+
+
+@frozen
+class Encoded:
+    """A message ready for the store."""
+
+    type: str
+    """What the store calls its class."""
+    body: bytes
+    digest: str
+    """Of both: equal messages have equal ones."""
+
+
+def loaded_class(tag: str) -> type[Any]:
+    """The class called `module:qualname`, in a module that is loaded already: data must not decide what code is run.
+
+    Raises `LookupError`, with the way out, when there is none.
+    """
+    module = tag.partition(":")[0]
+    if module not in sys.modules:
+        raise LookupError(f"the module {module!r} is not loaded here: import it in the program that reads this store")
+    return import_class(tag)
+
+
+class Payloads:
+    """Encodes and decodes for one store. Knows the classes it was given, and those in modules that are loaded.
+
+    Args:
+        find: the ref of a path, for messages that hold refs. None: such messages cannot be decoded.
+    """
+
+    def __init__(self, find: Callable[[str], Ref] | None = None) -> None:
+        self._codec = Codec(resolve=loaded_class)
+        self._find = find
+        self._codec.register_external(Ref, "greenroom:Ref", lambda ref: ref.path, self._ref)
+
+    def _ref(self, path: Any) -> Ref:
+        if self._find is None:
+            raise LookupError("a ref means something only inside a running tree")
+        return self._find(str(path))
+
+    def register(self, *classes: type[Any]) -> None:
+        """Make classes known. Raises `NotEncodable` naming what could not be stored, and why."""
+        self._codec.register(*classes)
+
+    def learn(self, hint: Any) -> None:
+        """Make the classes known that values of this type are of. Raises `NotEncodable`."""
+        if hint is not None:
+            self._codec.check(hint)
+            if isinstance(hint, type) and attrs.has(hint):
+                self._codec.register(hint)
+
+    def encode(self, message: object) -> Encoded:
+        """A message for the store. Raises `NotEncodable` naming the field that could not come back."""
+        tag = self._codec.tag_of(type(message))
+        if tag is None:
+            self._codec.register(type(message))
+            tag = self._codec.tag_of(type(message)) or ""
+        body = self._codec.encode(message)
+        return Encoded(tag, body, message_digest(tag, body))
+
+    def encode_value(self, value: object) -> bytes:
+        """Any value: a reply, a state, an answer. Raises `NotEncodable`."""
+        return self._codec.encode(value)
+
+    def type_of(self, value: object) -> str:
+        """What the store calls a value's class."""
+        return self._codec.tag_of(type(value)) or f"builtins:{type(value).__qualname__}"
+
+    def decode(self, data: bytes, source: str) -> Any:
+        """What was encoded.
+
+        Args:
+            source: whose bytes they are, for the error ("message 17 of 'service/intake'").
+        Raises:
+            Undecodable: names the type, the field and the source; never a guess.
+        """
+        return self._codec.decode(data, source=source)
+
+    def decode_plain(self, data: bytes, source: str) -> Any:
+        """The JSON of what was encoded, as plain Python values, whatever classes are known. Raises `Undecodable`."""
+        try:
+            return msgspec.json.decode(data)
+        except msgspec.MsgspecError as error:
+            raise Undecodable("the data", "", f"it is not JSON: {error}", source) from error

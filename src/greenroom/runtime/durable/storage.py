@@ -1,0 +1,340 @@
+"""`Storage`: a running tree's hold on its store. One for each runtime that has one.
+
+It is an execution in the store, with a lease; it knows which addresses are owned here, and carries what happens in the store to whoever
+waits for it: wake-ups to owners, replies to askers, room to those on standby. It lives beside the tree, and longer: it ends when nothing
+of the tree runs any more.
+
+When its lease is lost, everything that it owned is broken off (R20: no fault of theirs), and it registers as a new execution, under
+which the addresses are claimed again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import anyio
+from anyio.abc import TaskGroup, TaskStatus
+
+from greenroom.actors import ActorLife, MessageLoop, Ref, described
+from greenroom.actors.exits import lone
+from greenroom.errors import LeaseLost, StoreUnavailable
+from greenroom.logs import logger_named
+from greenroom.mailbox import EventLoop, MemoryMailbox, PersistentMailbox, StoredMessage
+from greenroom.persistence import (
+    AddressKind,
+    AnswerTo,
+    Committer,
+    DrainExecution,
+    Durability,
+    Execution,
+    Refused,
+    Subscription,
+    Transition,
+    start_execution,
+    system_clock,
+)
+from greenroom.runtime.durable.callbacks import CallbackWaits
+from greenroom.runtime.durable.custody import Custody
+from greenroom.runtime.durable.delivery_loop import DeliveryLoop
+from greenroom.runtime.durable.opening import StoreSource
+from greenroom.runtime.durable.payloads import Payloads
+from greenroom.runtime.durable.pool import Pools
+from greenroom.runtime.durable.relay import Destination, Relay
+from greenroom.runtime.durable.replies import Replies
+from greenroom.runtime.durable.sweep import Sweep
+
+if TYPE_CHECKING:
+    from greenroom.actors import Services
+
+logger = logger_named("greenroom.storage")
+
+T = TypeVar("T")
+
+PAUSE = 0.2
+"""Seconds before something that the store could not take is tried again; its own bound has passed by then."""
+
+
+class Storage:
+    """See the module. For the event loop's thread."""
+
+    def __init__(
+        self,
+        source: StoreSource,
+        loop: EventLoop,
+        services: Callable[[], Services],
+        find: Callable[[str], Ref],
+        destinations: Mapping[str, Destination],
+        *,
+        failed: Callable[[BaseException], object],
+    ) -> None:
+        self.store: Committer
+        self._failed = failed
+        self.source = source
+        self.loop = loop
+        self._services = services
+        self.payloads = Payloads(find)
+        self.execution: Execution | None = None
+        """None while it has none: its lease was lost, and a new one is not registered yet."""
+        self.draining = False
+        self.closing = False
+        self._clean = True
+        self._close_asked = anyio.Event()
+        self.owned: dict[str, Custody] = {}
+        self.standing_by: set[Custody] = set()
+        self.replies = Replies(self)
+        self.callbacks = CallbackWaits(self)
+        self.pools = Pools(self)
+        self.jobs: set[Custody] = set()
+        """Those that still have something to commit that nobody waits for."""
+        self._sweep = Sweep(self, Relay(self, destinations))
+        self._group: TaskGroup | None = None
+        self._clock = source.clock_for(loop) or system_clock()
+
+    @property
+    def services(self) -> Services:
+        return self._services()
+
+    @property
+    def durability(self) -> Durability:
+        """What an acknowledgement promises."""
+        return self.store.durability
+
+    def now(self) -> datetime:
+        """The time by which it is judged when to look at delayed mail; the store's own decides."""
+        return datetime.fromtimestamp(self._clock.now() / 1e6, UTC)
+
+    def in_seconds(self, seconds: float) -> datetime:
+        return self.now() + timedelta(seconds=seconds)
+
+    # ---------------------------------------------------------------------------------- what the tree asks (services)
+
+    def mailbox(self, path: str, options: PersistentMailbox, *, durable: bool) -> MemoryMailbox:
+        """The mailbox of a child whose messages are in the store."""
+        kind = AddressKind.ACTOR if durable else AddressKind.MAILBOX
+        return Custody(self, path, kind, options, pooled=self.pools.of(path) is not None).queue
+
+    def message_loop(self, life: ActorLife, *, drain: bool) -> MessageLoop:
+        """The message loop of an incarnation that has such a mailbox."""
+        return DeliveryLoop(life, drain=drain)
+
+    # ------------------------------------------------------------------------------------------------- its own tasks
+
+    async def run(self, *, task_status: TaskStatus[None]) -> None:
+        """Open the store, become an execution, and serve the tree until `close`. Shielded: it outlives the tree.
+
+        Raises `BadStoreUrl`, `IncompatibleStore`, `StoreUnavailable` before it has started; what fails later is told to `failed`.
+        """
+        async with AsyncExitStack() as stack:
+            self.store = await stack.enter_async_context(self.source.open(self.loop))
+            await self.register()
+            # Until now, whoever waits for this could be cancelled; from now on only `request_close` ends it.
+            with anyio.CancelScope(shield=True):
+                try:
+                    await self._serve(task_status)
+                except Exception as error:  # noqa: BLE001 - whatever it is: nothing durable is possible without it, the tree has to end
+                    self._end_of(lone(error))
+                finally:
+                    await stack.aclose()
+
+    async def _serve(self, task_status: TaskStatus[None]) -> None:
+        async with anyio.create_task_group() as self._group:
+            self._group.start_soon(self._sweep.run)
+            self._group.start_soon(self._close_when_asked)
+            with self.store.wakeups() as wakeups:
+                task_status.started()
+                await self._pass_on(wakeups)
+            raise StoreUnavailable(self.store.name, "its thread has ended")
+
+    def _end_of(self, error: BaseException) -> None:
+        logger.error("the store failed: %s", described(error), exc_info=error)
+        if self.execution is not None:
+            self.execution.fence.close("the store failed")
+            self.execution.abandon()
+            self.execution = None
+        self._group = None
+        self._failed(error)
+
+    def spawn(self, main: Callable[[], Coroutine[Any, Any, None]]) -> bool:
+        """Run an event-loop task beside the tree; what it raises ends the tree. False when the storage has ended."""
+        if self._group is None:
+            return False
+        self._group.start_soon(main)
+        return True
+
+    async def register(self) -> None:
+        """Become an execution. Raises `StoreUnavailable`."""
+        execution = await start_execution(
+            self.store,
+            on_lost=lambda: self.lease_lost(execution),
+            lease=self.source.lease_for(self.loop),
+            clock=self.source.clock_for(self.loop),
+        )
+        self.execution = execution
+        self.wake_standing_by()
+
+    def lease_lost(self, execution: Execution) -> None:
+        """The lease of this execution is gone: what it owned is broken off, and it is followed by a new one."""
+        if self.execution is not execution:
+            return
+        self.execution = None
+        execution.fence.close("it was not renewed in time")
+        execution.abandon()
+        error = LeaseLost(execution.id, "what it was doing is broken off, and taken up again by whoever owns it next")
+        logger.error("%s", error)
+        owned, self.owned = self.owned, {}
+        for custody in owned.values():
+            custody.lost(error)
+        if not self.closing:
+            self.spawn(self._register_again)
+
+    async def _register_again(self) -> None:
+        while self.execution is None and not self.closing and not self.draining:
+            try:
+                await self.register()
+            except StoreUnavailable as error:
+                logger.warning("a new execution could not be registered, trying again: %s", error)
+                await anyio.sleep(PAUSE)
+
+    def drain(self) -> None:
+        """The tree is stopping: nothing new is claimed."""
+        if not self.draining:
+            self.draining = True
+            self.spawn(self._drain)
+
+    async def _drain(self) -> None:
+        execution = self.execution
+        if execution is not None and self.store.alive:
+            try:
+                await self.store.commit(DrainExecution(execution_id=execution.id))
+            except StoreUnavailable as error:  # it claims nothing anyway; the row only tells others
+                logger.warning("%s", error)
+
+    def request_close(self, *, clean: bool) -> None:
+        """Nothing of the tree runs any more: end the execution. Not `clean`: something may, and its lease is left to lapse (P7)."""
+        self._clean = clean
+        self.closing = True
+        self._close_asked.set()
+
+    async def _close_when_asked(self) -> None:
+        await self._close_asked.wait()
+        await self._wait_for_jobs()
+        execution, self.execution = self.execution, None
+        if execution is not None and self._clean:
+            try:
+                await execution.end()
+            except StoreUnavailable as error:
+                logger.warning("the execution could not be ended, its lease lapses: %s", error)
+        elif execution is not None:
+            execution.abandon()
+            logger.warning("something may still run: the lease of execution %s is left to lapse", execution.id)
+        group, self._group = self._group, None
+        assert group is not None
+        group.cancel_scope.cancel()
+
+    async def _wait_for_jobs(self) -> None:
+        for custody in tuple(self.jobs):
+            await custody.settled()
+
+    # -------------------------------------------------------------------------------------------------- committing
+
+    async def commit_surely(self, transition: Transition[T], go_on: Callable[[], object] = lambda: None) -> T | Refused:
+        """Commit though the store may be away for long.
+
+        Args:
+            go_on: asked before each further try; raises when it is not wanted any more.
+
+        Raises `StoreUnavailable` when the store is gone for good.
+        """
+        while True:
+            try:
+                return await self.store.commit(transition)
+            except StoreUnavailable as error:
+                if not self.store.alive:
+                    raise
+                logger.warning("%s, trying again", error)
+                unknown = error.unknown
+            await anyio.sleep(PAUSE)
+            go_on()
+            if unknown:
+                answer = await self._answer_to(transition)
+                if answer is not None:
+                    return answer  # type: ignore[no-any-return]
+
+    async def _answer_to(self, transition: Transition[Any]) -> Any:
+        while True:
+            try:
+                return await self.store.read(AnswerTo(transition_id=transition.transition_id))
+            except StoreUnavailable:
+                if not self.store.alive:
+                    raise
+            await anyio.sleep(PAUSE)
+
+    # -------------------------------------------------------------------------------------------------- wake-ups
+
+    async def _pass_on(self, wakeups: Subscription) -> None:
+        """Carry each wake-up to whom it concerns."""
+        while (wakeup := await wakeups.wait()) is not None:
+            for address in wakeup.due:
+                custody = self.owned.get(address)
+                if custody is not None:
+                    custody.look_at_due()
+                else:
+                    self.woken(address)
+            for address in wakeup.addresses:
+                self.woken(address)
+            self.callbacks.look(None if wakeup.elsewhere else wakeup.addresses)
+            if wakeup.elsewhere:
+                self.wake_standing_by()
+                self.replies.look()
+                await self._look_elsewhere()
+
+    async def _look_elsewhere(self) -> None:
+        try:
+            await self._sweep.look_for_missed()
+        except StoreUnavailable as error:  # the sweep will
+            if not self.store.alive:
+                raise
+            logger.warning("%s", error)
+        self._sweep.hurry()
+
+    def woken(self, address: str) -> None:
+        """Something waits at this address."""
+        custody = self.owned.get(address)
+        if custody is not None:
+            custody.look()
+        elif not self.pools.activate(address):
+            self.wake_standing_by()
+
+    def arrived(self, address: str, message: StoredMessage) -> None:
+        """A message was accepted here."""
+        custody = self.owned.get(address)
+        if custody is not None:
+            custody.arrived(message)
+        else:
+            self.pools.activate(address)
+
+    def due(self, address: str, moment: datetime) -> None:
+        """Delayed mail of this address comes due at that moment."""
+        custody = self.owned.get(address)
+        if custody is not None:
+            custody.due_at(moment)
+        elif self.loop.virtual_clock is not None:  # in real time the sweep is soon enough, and needs no memory
+            seconds = max(0.0, (moment - self.now()).total_seconds())
+            self.services.timers.after(seconds, lambda: self.woken(address))
+
+    async def make_room(self, address: str) -> None:
+        """The address holds messages that have no room at their recipients: see to them, and come back in a while."""
+        self._sweep.hurry()
+        await anyio.sleep(PAUSE)
+
+    def hurry(self) -> None:
+        """Something has come that the sweep looks for: do not wait for its round."""
+        self._sweep.hurry()
+
+    def wake_standing_by(self) -> None:
+        """Something has changed for those who wait to own their address."""
+        for custody in tuple(self.standing_by):
+            custody.queue.look_up()

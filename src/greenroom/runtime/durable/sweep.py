@@ -1,0 +1,169 @@
+"""Standing recovery: a loop, not an event at start-up. What is due, lost, late or held up is looked for as long as the runtime runs.
+
+Wake-ups from the store make things quick; the sweep makes them sure. Each of its duties may fail for itself: that is logged, shown as an
+event, and tried again with the next round (K01).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+import anyio
+from attrs import define, frozen
+
+from greenroom.actors import Event, described
+from greenroom.logs import logger_named
+from greenroom.persistence import (
+    DueAddresses,
+    ExpireCallback,
+    ExpiredCallbacks,
+    FlushableHeld,
+    FlushHeld,
+    ListExecutions,
+    OwnedReady,
+    Refused,
+    ReleaseLost,
+    Retention,
+    prune,
+)
+
+if TYPE_CHECKING:
+    from greenroom.runtime.durable.relay import Relay
+    from greenroom.runtime.durable.storage import Storage
+
+logger = logger_named("greenroom.storage")
+
+PAGE = 100
+
+
+@frozen(kw_only=True)
+class SweepFailed(Event):
+    """One duty of the standing recovery failed. It is tried again with its next turn."""
+
+    duty: str
+    why: str
+
+
+@define(eq=False)
+class Duty:
+    """Something that the sweep does every so many seconds."""
+
+    name: str
+    period: float
+    do: Callable[[], Awaitable[object]]
+    due: float = 0.0
+
+
+class Sweep:
+    """See the module."""
+
+    def __init__(self, storage: Storage, relay: Relay) -> None:
+        self._storage = storage
+        self._round = round_ = storage.source.sweep_for(storage.loop)
+        lease = storage.source.lease_for(storage.loop)
+        self._duties = (
+            Duty("wake what is due", round_, self._wake_due),
+            Duty("bring messages to recipients that have room again", round_, self._flush_held),
+            Duty("end callbacks whose time has passed", round_, self._expire_callbacks),
+            Duty("publish the outbox", round_, relay.pass_on),
+            Duty("give back what lost executions owned", max(round_, min(lease / 3, 10.0)), self._release_lost),
+            Duty("look for missed messages", 5 * round_, self.look_for_missed),
+            Duty("forget what is past its retention", 600.0, self._prune),
+        )
+        self._now = anyio.Event()
+        self._flushing = anyio.Lock()
+
+    async def run(self) -> None:
+        """Go round until cancelled."""
+        loop, pause = self._storage.loop, self._round
+        while True:
+            for duty in self._duties:
+                if duty.due <= loop.now():
+                    duty.due = loop.now() + duty.period
+                    await self._do(duty)
+            with anyio.move_on_after(pause):
+                await self._now.wait()
+            self._now = anyio.Event()
+
+    def hurry(self) -> None:
+        """Something that the frequent duties look for has come: do not wait for the round."""
+        for duty in self._duties:
+            if duty.period <= self._round:
+                duty.due = 0.0
+        self._now.set()
+
+    async def _do(self, duty: Duty) -> None:
+        storage = self._storage
+        try:
+            await duty.do()
+        except Exception as error:
+            if not storage.store.alive:
+                raise
+            logger.warning("the sweep could not %s, trying again: %s", duty.name, described(error))
+            storage.services.events.publish(
+                SweepFailed(at=storage.loop.now(), path="", duty=duty.name, why=described(error))
+            )
+
+    async def _wake_due(self) -> None:
+        storage = self._storage
+        if storage.draining or not (storage.standing_by or storage.pools.any):
+            return
+        after = None
+        while True:
+            page = await storage.store.read(DueAddresses(limit=PAGE, after=after))
+            for due in page:
+                storage.woken(due.address)
+            if len(page) < PAGE:
+                return
+            after = page[-1]
+
+    async def look_for_missed(self) -> None:
+        """Owned addresses in which something waits that nobody told of."""
+        storage = self._storage
+        execution = storage.execution
+        if execution is None:
+            return
+        after = ""
+        while True:
+            page = await storage.store.read(OwnedReady(execution_id=execution.id, after=after, limit=PAGE))
+            for address in page:
+                storage.woken(address)
+            if len(page) < PAGE:
+                return
+            after = page[-1]
+
+    async def _flush_held(self) -> None:
+        async with self._flushing:
+            store = self._storage.store
+            by_sender: dict[str, set[str]] = {}
+            for held in await store.read(FlushableHeld(limit=PAGE)):
+                by_sender.setdefault(held.address, set()).add(held.recipient)
+            for address, recipients in by_sender.items():
+                await store.commit(FlushHeld(address=address, recipients=tuple(sorted(recipients))))
+
+    async def _expire_callbacks(self) -> None:
+        store = self._storage.store
+        for record in await store.read(ExpiredCallbacks(limit=PAGE)):
+            await store.commit(ExpireCallback(callback_id=record.callback_id))
+            self._storage.callbacks.look(frozenset((record.address,)))
+
+    async def _release_lost(self) -> None:
+        store = self._storage.store
+        for record in await store.read(ListExecutions()):
+            while not record.alive:
+                answer = await store.commit(ReleaseLost(execution_id=record.execution_id))
+                if isinstance(answer, Refused):
+                    break
+                logger.warning(
+                    "execution %s (process %d on %s) is lost: %d addresses were given back",
+                    record.execution_id,
+                    record.pid,
+                    record.host,
+                    answer.addresses,
+                )
+                if not answer.more:
+                    break
+
+    async def _prune(self) -> None:
+        await prune(self._storage.store, Retention())
