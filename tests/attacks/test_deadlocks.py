@@ -130,3 +130,21 @@ async def test_a_nursery_task_begun_in_on_start_may_call_the_supervisor_that_wai
     async with gr.Runtime(gr.Supervisor("app", gr.Child("curious", Curious))):
         await anyio.sleep(1)
     assert found == ["curious"]
+
+
+async def test_an_actor_that_calls_the_supervisor_that_is_stopping_it_is_told_at_once() -> None:
+    told: list[BaseException] = []
+
+    class Talker(gr.Actor):
+        async def on_stop(self, exit: gr.Exit) -> None:
+            try:
+                await self.context.runtime.ref("app").which_children()
+            except gr.WouldDeadlock as error:
+                told.append(error)
+
+    async with gr.Runtime(gr.Supervisor("app", gr.Child("talker", Talker, shutdown=None))) as runtime:
+        before = anyio.current_time()
+        report = await runtime.stop()
+        assert anyio.current_time() == before
+    assert report.clean
+    assert "which is stopping it" in str(told[0])

@@ -159,6 +159,12 @@ class Cell:
         messages = getattr(self.life, "messages", None)
         return self.in_own_loop() or (messages is not None and messages.handles_in(self.services.loop.current_task()))
 
+    def is_stopped_by(self, supervisor: Cell) -> bool:
+        """Does the calling task belong to an actor whose end `supervisor`, its own or one further up, has asked for and awaits?"""
+        told = getattr(self.life, "told_to_stop", False)
+        above = self.services is supervisor.services and self.path.startswith(f"{supervisor.path}/")
+        return bool(told) and above and self.in_own_handler()
+
     @property
     def _own_thread(self) -> OwnThread | None:
         body = getattr(self.life, "body", None)

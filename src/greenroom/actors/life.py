@@ -149,6 +149,11 @@ class ActorLife:
         """Not yet ending: timers and notices still have somebody to go to."""
         return self.exit is None and self.phase is not Phase.ENDED
 
+    @property
+    def told_to_stop(self) -> bool:
+        """Its supervisor has asked for its end, and waits for it."""
+        return self._told_at is not None
+
     def request_stop(self) -> None:
         self._told()
         self.messages.stop()

@@ -243,6 +243,11 @@ class Ref:
                 f"{caller.path!r} called `{call}` on {self.path!r} from its own start, which that supervisor is waiting for. "
                 "Send yourself a message in `on_start` and call when it arrives"
             )
+        if caller is not None and caller.is_stopped_by(self._cell):
+            raise WouldDeadlock(
+                f"{caller.path!r} called `{call}` on {self.path!r}, which is stopping it and waits for its end. "
+                "What is to be done after it belongs to an actor that goes on"
+            )
         return await administration.call(call, *args)
 
     async def start_child(self, *args: object) -> Any:

@@ -10,7 +10,7 @@ import anyio
 from greenroom.actors import Cell, Held, open_unit
 from greenroom.errors import AskTimeout, MailboxFull, NotAccepted, WouldDeadlock
 from greenroom.mailbox import PersistentMailbox, Receipt, Sender, Slot, StoredMessage, message_type
-from greenroom.persistence import AcceptMessage, Disposition, Refused, new_id, outgoing_id, stow
+from greenroom.persistence import INLINE_LIMIT, AcceptMessage, Disposition, Payload, Refused, new_id, outgoing_id, stow
 from greenroom.runtime.durable.payloads import Encoded
 from greenroom.runtime.durable.replies import Reply, reply_on_record
 
@@ -82,7 +82,9 @@ class Address:
         storage = self.storage
         if self.pooled:
             await storage.pools.open_if_pooled(self.address)
-        body = await stow(storage.store, encoded.body, name=f"the message {message_type(message)}")
+        body: Payload = encoded.body
+        if len(encoded.body) > INLINE_LIMIT:
+            body = await stow(storage.store, encoded.body, name=f"the message {message_type(message)}")
         answer = await storage.store.commit(
             AcceptMessage(
                 address=self.address,

@@ -22,7 +22,7 @@ class Commit:
     """The fields of a `FinishDelivery`, and who has to be told when it is done."""
 
     custody: Custody
-    unit: Unit | None = None
+    unit: Unit
     fields: dict[str, Any] = field(factory=dict)
     state: tuple[bytes, int] | None = None
 
@@ -31,8 +31,6 @@ class Commit:
         if self.state is not None:
             assert self.custody.state is not None
             self.custody.state.committed(*self.state)
-        if self.unit is None:
-            return
         for sent, disposition in zip(self.unit.messages, handled.outgoing, strict=True):
             if disposition not in (Disposition.ACCEPTED, Disposition.DUPLICATE, Disposition.HELD):
                 logger.error(
@@ -55,13 +53,11 @@ class Commit:
             tell()
 
 
-async def commit_of(custody: Custody, unit: Unit | None, target: Any) -> Commit:
+async def commit_of(custody: Custody, unit: Unit, target: Any) -> Commit:
     """All that belongs to one handled message, large payloads brought to the content store.
 
     Raises `NotEncodable`, `PayloadTooLarge`, `StoreUnavailable`.
     """
-    if unit is None:
-        return Commit(custody)
     assert custody.state is not None
     assert isinstance(target, DurableActor)
     storage = custody.storage

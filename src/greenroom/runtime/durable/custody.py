@@ -12,8 +12,6 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from attrs import evolve
-
 from greenroom.actors import Actor, DurableActor
 from greenroom.errors import DeadLettered as DeadLetterError
 from greenroom.errors import GreenroomError, LeaseLost, StoreUnavailable
@@ -92,6 +90,7 @@ class Custody(Address):
         self._look = False
         self._admit = False
         self._fetching = False
+        self._early: list[StoredMessage] = []
         self._due: Any = None
         self.left_mail = False
         """It was let go with messages in hand that it had fetched."""
@@ -107,7 +106,6 @@ class Custody(Address):
     async def claim(self, loop: DeliveryLoop) -> bool:
         """Become the owner of the address, for one incarnation. False: it was told to stop, or it is not for this one to wait."""
         await self.settled()  # what the last incarnation left to be committed is under the last generation
-        self.queue.forget_stored()
         while not loop.stopping:
             execution = self.storage.execution
             seconds: float | None = None
@@ -144,6 +142,7 @@ class Custody(Address):
         self._loop = loop
         self.execution_id, self.generation = execution_id, claimed.generation
         self._claimed = claimed
+        self.queue.forget_stored()  # not before: what was accepted since may have been put in
         self._seen = claimed.handled_seq
         self._more = self._admit = True
         self.storage.owned[self.address] = self
@@ -256,12 +255,15 @@ class Custody(Address):
 
     def arrived(self, message: StoredMessage) -> None:
         """A message was accepted in this process: take it as it is, unless something may have come before it."""
-        if self._fetching or self._more or self._look or message.seq != self._seen + 1:
-            if message.seq > self._seen:
-                self.look()
-            return
-        self._seen = message.seq
-        self.queue.put_stored(message)
+        if self._fetching:
+            self._early.append(message)  # what is being read may hold it, or what comes before it
+        elif self._more:
+            self.look()
+        elif message.seq == self._seen + 1:
+            self._seen = message.seq
+            self.queue.put_stored(message)
+        elif message.seq > self._seen:
+            self.look()
 
     def due_at(self, moment: datetime) -> None:
         """Delayed mail of this address comes due at that moment."""
@@ -298,6 +300,7 @@ class Custody(Address):
             logger.warning("%s: messages could not be fetched, trying again: %s", self.address, error)
         finally:
             self._fetching = False
+        self._take_early()
 
     async def _fetch_page(self) -> None:
         storage, generation = self.storage, self.generation
@@ -316,6 +319,12 @@ class Custody(Address):
             self._seen = max(self._seen, record.seq or 0)
             self.queue.put_stored(_stored(record))
         self._more = len(page) == PAGE
+
+    def _take_early(self) -> None:
+        """What arrived while a page was read goes behind it, as far as there is no gap."""
+        early, self._early = self._early, []
+        for message in sorted(early, key=lambda message: message.seq):
+            self.arrived(message)
 
     def ran_dry(self) -> None:
         """Everything that was fetched has been handled."""
@@ -377,15 +386,26 @@ class Custody(Address):
         error = DeadLetterError(self.address, message.message_id, short, why)
         self.storage.replies.settle(self.address, message.message_id, Reply(error=error))
 
-    async def finish(self, message: StoredMessage, finish: FinishDelivery, *, with_next: bool) -> Handled:
+    async def finish(self, message: StoredMessage, *, with_next: bool, **fields: Any) -> Handled:
         """Commit that a message was handled, with all that belongs to it, and begin the next one if there is one.
 
-        Raises `LeaseLost`.
+        Args:
+            fields: of the `FinishDelivery`.
+        Raises:
+            LeaseLost.
         """
         following = self.queue.next_stored() if with_next else None
-        if following is not None and not following.begun:
-            finish = evolve(finish, next_seq=following.seq, max_deliveries=self.options.max_deliveries)
-        answer = await self._own_commit(finish)
+        answer = await self._own_commit(
+            FinishDelivery(
+                address=self.address,
+                execution_id=self.execution_id,
+                generation=self.generation,
+                seq=message.seq,
+                next_seq=following.seq if following is not None and not following.begun else None,
+                max_deliveries=self.options.max_deliveries,
+                **fields,
+            )
+        )
         message.begun = False
         if isinstance(answer, Refused):
             raise self._is_lost(answer.detail)
@@ -408,10 +428,6 @@ class Custody(Address):
     def _is_lost(self, why: str) -> LeaseLost:
         self._disown()
         return LeaseLost(self.execution_id, f"{self.address!r} is not owned here any more: {why}")
-
-    def finishing(self, message: StoredMessage, **fields: Any) -> FinishDelivery:
-        """The transition that finishes a message."""
-        return FinishDelivery(**self._mine(), seq=message.seq, **fields)
 
     # ----------------------------------------------------------------------------------------------------- callbacks
 

@@ -120,14 +120,16 @@ class DeliveryLoop(MessageLoop):
 
     async def _finish(self, message: StoredMessage, unit: Unit | None, target: Any, result: Any) -> None:
         custody = self._custody
-        commit = await commit_of(custody, unit, target)
-        reply = None
+        fields: dict[str, Any] = {}
         if result is not None:
             data = custody.storage.payloads.encode_value(result)
-            reply = await stow(custody.storage.store, data, name=f"the reply of {custody.address!r}")
-        finish = custody.finishing(message, reply=reply, **commit.fields)
-        handled = await custody.finish(message, finish, with_next=self._alone and self.goes_on)
-        commit.done(handled)
+            fields["reply"] = await stow(custody.storage.store, data, name=f"the reply of {custody.address!r}")
+        with_next = self._alone and self.goes_on
+        if unit is None:
+            await custody.finish(message, with_next=with_next, **fields)
+        else:
+            commit = await commit_of(custody, unit, target)
+            commit.done(await custody.finish(message, with_next=with_next, **fields, **commit.fields))
         custody.storage.replies.settle(custody.address, message.message_id, Reply(result))
 
     async def _failed(self, message: StoredMessage, target: Any, error: BaseException) -> None:
@@ -142,10 +144,8 @@ class DeliveryLoop(MessageLoop):
             if isinstance(error, Rejected):
                 data = custody.storage.payloads.encode_value(error)
                 told = await stow(custody.storage.store, data, name=f"what {custody.address!r} answered")
-            finish = custody.finishing(message, error=told)
-            await custody.finish(
-                message, finish, with_next=isinstance(error, Rejected) and self._alone and self.goes_on
-            )
+            with_next = isinstance(error, Rejected) and self._alone and self.goes_on
+            await custody.finish(message, with_next=with_next, error=told)
             custody.storage.replies.settle(custody.address, message.message_id, Reply(error=error if told else None))
             if isinstance(error, Stop):
                 raise error

@@ -95,6 +95,8 @@ class Replies:
 
     def settle(self, address: str, message_id: str, reply: Reply) -> None:
         """The question has been dealt with."""
+        if not self._waiting:
+            return
         for slot in self._waiting.pop((address, message_id), ()):
             if not slot.done():
                 slot.set_result(reply)

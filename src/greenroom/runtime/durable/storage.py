@@ -143,10 +143,13 @@ class Storage:
         async with anyio.create_task_group() as self._group:
             self._group.start_soon(self._sweep.run)
             self._group.start_soon(self._close_when_asked)
-            with self.store.wakeups() as wakeups:
-                task_status.started()
-                await self._pass_on(wakeups)
-            raise StoreUnavailable(self.store.name, "its thread has ended")
+            try:
+                with self.store.wakeups() as wakeups:
+                    task_status.started()
+                    await self._pass_on(wakeups)
+                raise StoreUnavailable(self.store.name, "its thread has ended")
+            finally:
+                self._group = None  # nothing is begun in a group that is being left
 
     def _end_of(self, error: BaseException) -> None:
         logger.error("the store failed: %s", described(error), exc_info=error)
