@@ -406,7 +406,7 @@ class BadStoreUrl(Misuse, ValueError):
         self.url, self.problem = url, problem
         super().__init__(
             f"the store's URL {url!r} will not do: {problem}. Examples: 'sqlite:///service.db' (relative), "
-            "'sqlite:////var/lib/service.db' (absolute), 'sqlite://:memory:', 'sqlite:///service.db?durability=reduced'"
+            "'sqlite:////var/lib/service.db' (absolute), 'sqlite://:memory:', 'postgresql://user@host/database'"
         )
 
 

@@ -20,7 +20,7 @@ from greenroom.cli.review import event_line, progress_line, summary
 from greenroom.demo.chaos import plan
 from greenroom.demo.desk_actor import Way
 from greenroom.demo.messages import Progress
-from greenroom.demo.report import ReportNotWritten
+from greenroom.demo.report import Json, ReportNotWritten
 from greenroom.demo.reporter import Outcome
 from greenroom.demo.tree import desk, isolated_reader, pool_of, victims
 from greenroom.demo.values import FileRecord, Found, Kind, Review, Skipped, SkipReason
@@ -49,6 +49,8 @@ def test_a_folder_is_reviewed_and_the_summary_says_how_it_went(tmp_path: Path) -
     assert rest[1] == "4 findings: 1 dead-link, 1 json-invalid, 1 syntax-error, 1 toml-invalid"
     assert re.fullmatch(r"[0-9.]+ seconds, 0 restarts", rest[2])
     assert rest[3:] == [f"wrote {tmp_path}/.greenroom/report.json", f"wrote {tmp_path}/.greenroom/report.md"]
+    run = run_of(tmp_path / ".greenroom")
+    assert (run["recorded_once"], run["recorded_twice"], run["services"], run["files_taken_up_again"]) == (40, 0, 1, 0)
 
 
 def test_the_current_folder_is_reviewed_unless_another_is_named(tmp_path: Path) -> None:
@@ -115,12 +117,14 @@ SLOW_TOML = ".".join(["a"] * 60_000) + " = 1\n"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_review_that_is_stopped_writes_nothing_and_says_so(tmp_path: Path, number: int) -> None:
+def test_a_review_that_is_stopped_writes_no_report_and_says_how_to_go_on(tmp_path: Path, number: int) -> None:
     (tmp_path / "slow.toml").write_text(SLOW_TOML)
     done = stopped(tmp_path, number)
     assert done.returncode == 130
-    assert done.stderr == "greenroom demo: stopped before the end, no report was written\n"
-    assert not (tmp_path / ".greenroom").exists()
+    assert done.stderr == (
+        "greenroom demo: stopped before the end, no report was written; --resume goes on from here\n"
+    )
+    assert not (tmp_path / ".greenroom" / "report.json").exists()
 
 
 def test_a_file_that_takes_too_long_is_listed_with_its_error(tmp_path: Path) -> None:
@@ -210,13 +214,16 @@ def test_a_seed_that_chaos_chose_itself_is_told(tmp_path: Path) -> None:
 
 
 def test_a_tree_that_gives_up_is_one_line_and_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+
     def vanish(*arguments: Any, **options: Any) -> gr.Supervisor:
         tree = desk(*arguments, **options)
-        tmp_path.rmdir()
+        folder.rmdir()
         return tree
 
     monkeypatch.setattr("greenroom.cli.review.desk", vanish)
-    result = CliRunner().invoke(app, ["demo", str(tmp_path)])
+    result = CliRunner().invoke(app, ["demo", str(folder), "--out", str(tmp_path / "out")])
     assert result.exit_code == 1
     (line,) = result.stderr.splitlines()
     assert line.startswith("greenroom demo: no report was written: ")
@@ -242,6 +249,13 @@ def test_the_summary_counts_by_state_and_by_code() -> None:
         "1 findings: 1 crashed",
         "1.5 seconds, 3 restarts, 4 strikes by chaos",
         "wrote /out/report.json",
+    ]
+
+
+def test_the_summary_of_a_review_that_was_taken_up_again_says_what_that_cost() -> None:
+    run: dict[str, Json] = {"seconds": 1.5, "restarts": {}, "services": 3, "files_taken_up_again": 70}
+    assert summary(Outcome(files=(), records=(), run=run))[3:] == [
+        "the work of 3 processes; 70 files were in hand at a crash, and were taken up again"
     ]
 
 

@@ -110,6 +110,7 @@ OBJECTS: dict[str, object] = {
     "self.context": gr.Context,
     "runtime": gr.Runtime,
     "ref": gr.Ref,
+    "client": gr.Client,
     "clock": VirtualClock,
     "report": gr.ShutdownReport,
     "exit": gr.Exit,
@@ -206,14 +207,20 @@ def test_a_block_calls_what_is_public_with_arguments_that_it_has(block: Block) -
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_options_that_a_page_shows_exist(page: Path) -> None:
-    command: Any = get_command(app)
-    options = {"run": set[str](), "demo": set[str]()}
-    for name, known in options.items():
-        known.update(option for parameter in command.commands[name].params for option in parameter.opts)
-        known.add("--help")
+    options = dict(commands(get_command(app)))
+    names = "|".join(sorted(options, key=len, reverse=True))
     for line in page.read_text(encoding="utf-8").splitlines():
-        for name, used in re.findall(r"greenroom (run|demo)((?: [^\s`|;&#]+)*)", line):
+        for name, used in re.findall(rf"greenroom ({names})((?: [^\s`|;&#]+)*)", line):
             assert set(re.findall(r"(?<= )--[a-z-]+", used)) <= options[name], line
+
+
+def commands(command: Any, name: str = "") -> Iterator[tuple[str, set[str]]]:
+    """Each command with its options, also those that belong to a group (`store check`)."""
+    inner = getattr(command, "commands", {})
+    for each in inner:
+        yield from commands(inner[each], f"{name} {each}".strip())
+    if not inner:
+        yield name, {option for parameter in command.params for option in parameter.opts} | {"--help"}
 
 
 # ------------------------------------------------------------------------------------------------------- links

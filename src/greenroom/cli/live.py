@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 import greenroom as gr
+from greenroom.cli.output import one_line
 
 PERIOD: Final = 0.25
 """Seconds between two pictures."""
@@ -32,6 +33,7 @@ _COLUMNS: Final[Mapping[str, Literal["left", "right"]]] = {
 _STYLES: Final = {
     gr.State.RUNNING: "green",
     gr.State.STARTING: "cyan",
+    gr.State.STANDBY: "cyan",
     gr.State.RESTARTING: "yellow",
     gr.State.STOPPING: "cyan",
     gr.State.DOWN: "dim",
@@ -102,7 +104,7 @@ def picture(
     parts: list[RenderableType] = [_Tree(rows(tree, limit))]
     if header:
         parts.insert(0, Text(header, style="bold", no_wrap=True, overflow="ellipsis"))
-    parts += [Text(_printable(line), style="dim", no_wrap=True, overflow="ellipsis") for line in lines]
+    parts += [Text(one_line(line), style="dim", no_wrap=True, overflow="ellipsis") for line in lines]
     return Group(*parts)
 
 
@@ -141,7 +143,7 @@ def _cells(row: Row) -> tuple[Text, ...]:
         Text(str(node.restarts) if node.restarts else "", style="yellow"),
         Text(_mailbox(node) if worker else ""),
         Text(_in_hand(node)) if worker else Text(node.strategy or "", style="dim"),
-        Text(_printable(node.last_error or ""), style="red"),
+        Text(one_line(node.last_error or ""), style="red"),
     )
 
 
@@ -158,12 +160,6 @@ def _in_hand(node: gr.TreeNode) -> str:
         return ""
     seconds = node.in_hand_for or 0.0
     return f"{node.message_type} {seconds:.1f}s" if seconds >= 0.1 else node.message_type
-
-
-def _printable(text: str) -> str:
-    """One line without control characters: an error's text may hold anything, also what moves a terminal's cursor."""
-    line = text.partition("\n")[0]
-    return line if line.isprintable() else "".join(c if c.isprintable() else "·" for c in line)
 
 
 async def draw(

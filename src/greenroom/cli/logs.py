@@ -19,7 +19,7 @@ import outcome
 import trio
 
 import greenroom as gr
-from greenroom import actors, cli, mailbox, runtime, supervisors
+from greenroom import actors, cli, mailbox, persistence, runtime, supervisors
 from greenroom.actors import text_of
 
 logger = logging.getLogger("greenroom.events")
@@ -32,7 +32,9 @@ def _folder(package: ModuleType) -> str:
     return os.path.join(os.path.dirname(str(package.__file__)), "")
 
 
-_MACHINERY: Final = tuple(map(_folder, (actors, mailbox, supervisors, runtime, cli, anyio, trio, outcome, asyncio)))
+_MACHINERY: Final = tuple(
+    map(_folder, (actors, mailbox, supervisors, persistence, runtime, cli, anyio, trio, outcome, asyncio))
+)
 """Where an error comes through, and is not made: a place in there helps nobody to find it."""
 
 _FRAME: Final = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\S+)')
@@ -48,6 +50,7 @@ LEVELS: Final[Mapping[type[gr.Event], int]] = {
     gr.StopRequested: logging.DEBUG,
     gr.RestartDelayed: logging.DEBUG,
     gr.RestartWaiting: logging.DEBUG,
+    runtime.SweepFailed: logging.DEBUG,
     # and this one only while it lasts: the event says for how long it was
     gr.LoopBlocked: logging.WARNING,
 }

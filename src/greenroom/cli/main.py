@@ -1,4 +1,4 @@
-"""The commands and their options; what they do is in the modules `service` and `review`."""
+"""The commands and their options; what they do is in the modules `service` and `review`. Those about a store are in `store`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from greenroom.cli import store
 from greenroom.demo.tree import READERS, TIME_LIMIT
 
 app = typer.Typer(
@@ -63,6 +64,7 @@ def run(
     ],
     backend: BackendOption = Backend.ASYNCIO,
     uvloop: Annotated[bool, typer.Option("--uvloop", help="With asyncio: run on uvloop, if it is installed.")] = False,
+    url: store.UrlOption = None,
     live: Annotated[
         bool, typer.Option("--live", help="Draw the tree in the terminal instead of writing log lines.")
     ] = False,
@@ -81,7 +83,7 @@ def run(
 
     Log lines go to the standard error stream, one for each report and event, as key=value pairs.
 
-    Exit status: 0 after a clean stop, 1 when the tree gave up or did not start, 2 when there is no such tree, 3 when
+    Exit status: 0 after a clean stop, 1 when the tree gave up or did not start, 2 when there is no such tree or store, 3 when
     something had to be cancelled, killed or abandoned, 70 after an end by force.
     """
     from greenroom.cli import service
@@ -91,6 +93,7 @@ def run(
             target,
             backend=backend.value,
             uvloop=uvloop,
+            store=url,
             live=live,
             final_deadline=final_deadline,
             level=level.name,
@@ -111,6 +114,12 @@ def demo(
         int | None,
         typer.Option(metavar="N", help="With --chaos: whom it strikes and when.", show_default="a new one"),
     ] = None,
+    kill: Annotated[
+        bool, typer.Option("--kill", help="Kill the service midway, as kill -9 does, and take its review up again.")
+    ] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Take up the review that was begun here and did not come to its end.")
+    ] = False,
     backend: BackendOption = Backend.ASYNCIO,
     readers: Annotated[
         int, typer.Option(metavar="N", min=1, max=64, help="How many readers share the files.")
@@ -125,13 +134,27 @@ def demo(
     Python files are parsed for their functions, Markdown for headings and dead links, JSON and TOML for validity. A file
     that crashes its reader is read again by another; one that crashes two is listed with its error.
 
-    Exit status: 0 when the report is written, 1 when the tree gave up, 2 when the folder cannot be read or the report not
-    be written, 130 when the review was stopped before its end (Ctrl-C, SIGTERM): nothing is written then.
-    """
-    from greenroom.cli import review
+    What is asked for, still to be read and known is in a store beside the report, review.db. A review that was stopped or
+    killed is taken up with --resume: what is on record is not read again. Without it, a review begins anew.
 
-    raise typer.Exit(
-        review.review(
-            folder, out=out, chaos=chaos, seed=seed, backend=backend.value, readers=readers, time_limit=time_limit
-        )
+    Exit status: 0 when the report is written, 1 when the tree gave up, 2 when the folder cannot be read, the report not be
+    written, or there is nothing to resume, 130 when the review was stopped before its end (Ctrl-C, SIGTERM).
+    """
+    from greenroom.cli import review, wanted
+
+    request = wanted.Wanted(
+        folder=folder,
+        out=out,
+        chaos=chaos,
+        seed=seed,
+        resume=resume,
+        backend=backend.value,
+        readers=readers,
+        time_limit=time_limit,
     )
+    raise typer.Exit(review.review(request, kill=kill))
+
+
+app.add_typer(store.store)
+app.add_typer(store.mailbox)
+app.command(epilog=store.STATUSES)(store.executions)

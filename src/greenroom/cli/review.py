@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import logging
 import os
-import random
-import stat
-import sys
 from collections import Counter, deque
-from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 import anyio
+import attrs
 from rich.console import Console
 
 import greenroom as gr
 from greenroom.cli import live
+from greenroom.cli.killing import begin_and_kill
+from greenroom.cli.output import complain
 from greenroom.cli.service import View, until_the_end
-from greenroom.demo.files import REPORT_FOLDER
+from greenroom.cli.wanted import CannotReview, Wanted, prepare
 from greenroom.demo.messages import HowFar, Progress
 from greenroom.demo.reporter import Outcome
+from greenroom.demo.review_store import store_url
 from greenroom.demo.text import encode_path, printable
-from greenroom.demo.tree import READERS, TIME_LIMIT, desk, isolated_reader, pool_of
+from greenroom.demo.tree import desk, isolated_reader, pool_of
 from greenroom.demo.values import Status
 from greenroom.runtime.process import CLEAN, FAILED, FORCED
 
@@ -38,91 +38,76 @@ LATELY: Final = 6
 """Crashes and restarts shown below the tree."""
 
 
-def review(
-    folder: Path,
-    *,
-    out: Path | None = None,
-    chaos: bool = False,
-    seed: int | None = None,
-    backend: Literal["asyncio", "trio"] = "asyncio",
-    readers: int = READERS,
-    time_limit: float = TIME_LIMIT,
-) -> int:
-    """Review a folder and say how it went; returns the exit status."""
-    wrong = _what_is_wrong(folder, out)
-    if wrong is None and seed is not None and not chaos:
-        wrong = "--seed goes with --chaos"
-    if wrong is not None:
-        return _refuse(wrong)
+def review(wanted: Wanted, *, kill: bool = False) -> int:
+    """Review a folder and say how it went; returns the exit status.
+
+    Args:
+        kill: begin in a process of its own, which is killed midway, and go on in this one.
+    """
     console = Console()
-    if chaos and seed is None:
-        seed = random.randrange(100_000)
-    root = os.path.realpath(folder)
+    watch = Watch(console)
+    try:
+        prepared = prepare(wanted, watch.say)
+    except CannotReview as error:
+        return _refuse(str(error))
+    if prepared is None:
+        return CLEAN
+    if not kill:
+        return _review(prepared, watch)
+    status = begin_and_kill(prepared, watch.say)
+    return review(attrs.evolve(prepared, resume=True)) if status is None else status
+
+
+def _review(wanted: Wanted, watch: Watch) -> int:
+    root = os.path.realpath(wanted.folder)
+    url = store_url(wanted.store)
     outcomes: list[Outcome] = []
     tree = desk(
-        folder,
-        out=out,
-        readers=[*pool_of(root, readers), isolated_reader(root, time_limit)],
-        chaos=seed,
+        wanted.folder,
+        out=wanted.out,
+        store=url,
+        readers=[*pool_of(root, wanted.readers), isolated_reader(root, wanted.time_limit)],
+        chaos=wanted.seed,
         written=outcomes.append,
     )
-    watch = Watch(console)
-    watch.say(f"reviewing {encode_path(root)} with {readers} readers and one in a process of its own")
-    if chaos:
-        watch.say(f"chaos has the seed {seed}; the same one strikes the same: --chaos --seed {seed}")
+    again = "going on with the review of" if wanted.resume else "reviewing"
+    watch.say(f"{again} {encode_path(root)} with {wanted.readers} readers and one in a process of its own")
+    if wanted.chaos:
+        watch.say(f"chaos has the seed {wanted.seed}; the same one strikes the same: --chaos --seed {wanted.seed}")
     last_words = LastWords()
     logger = logging.getLogger("greenroom")
     propagate, logger.propagate = logger.propagate, False  # what the log says is said here, in fewer words
     logger.addHandler(last_words)
     try:
-        status = gr.run(tree, backend=backend, body=watch.body)
+        status = gr.run(tree, backend=wanted.backend, store=url, body=watch.body)
+    except (gr.IncompatibleStore, gr.StoreUnavailable) as error:
+        return _refuse(str(error))
     finally:
         logger.removeHandler(last_words)
         logger.propagate = propagate
-    return _conclude(status, outcomes, console, last_words)
-
-
-def _what_is_wrong(folder: Path, out: Path | None) -> str | None:
-    """What stands against reviewing this folder, in one line, as far as it can be seen beforehand."""
-    shown = encode_path(str(folder))
-    try:
-        if not stat.S_ISDIR(os.stat(folder).st_mode):
-            return f"{shown} is not a folder; name the folder that holds the files"
-        os.scandir(folder).close()
-    except FileNotFoundError:
-        return f"there is no folder {shown}"
-    except OSError as error:
-        return f"the folder {shown} cannot be read: {error.strerror or type(error).__name__}"
-    target = out if out is not None else folder / REPORT_FOLDER
-    there = target
-    while not os.path.lexists(there) and there != there.parent:
-        there = there.parent
-    if not there.is_dir():
-        return f"the report cannot be written to {encode_path(str(target))}: {encode_path(str(there))} is not a folder"
-    if not os.access(there, os.W_OK | os.X_OK):
-        return (
-            f"the report cannot be written to {encode_path(str(target))}: no permission; name another folder with --out"
-        )
-    return None
+    return _conclude(status, outcomes, watch, last_words)
 
 
 def _refuse(why: str) -> int:
-    print(f"greenroom demo: {why}", file=sys.stderr)  # noqa: T201 - the command's own voice
+    complain("demo", why)
     return WRONG
 
 
-def _conclude(status: int, outcomes: list[Outcome], console: Console, last_words: LastWords) -> int:
+def _conclude(status: int, outcomes: list[Outcome], watch: Watch, last_words: LastWords) -> int:
     if not outcomes:
         if status == FAILED:
-            print(f"greenroom demo: no report was written: {last_words.text}", file=sys.stderr)  # noqa: T201
+            complain("demo", f"no report was written: {last_words.text}")
             return status
-        print("greenroom demo: stopped before the end, no report was written", file=sys.stderr)  # noqa: T201
+        complain("demo", "stopped before the end, no report was written; --resume goes on from here")
         return STOPPED
     outcome = outcomes[-1]
     if outcome.failure is not None:
         return _refuse(str(outcome.failure))
     for line in summary(outcome):
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        watch.say(line)
+    if outcome.run["recorded_twice"]:  # the one thing that must not be, whatever crashed
+        complain("demo", f"{outcome.run['recorded_twice']} files are on record twice: please report this")
+        return FAILED
     # the report is there; that a reader was still busy at the end, and had to be killed, is no failure of the review
     return CLEAN if status == FORCED else status
 
@@ -135,10 +120,13 @@ def summary(outcome: Outcome) -> list[str]:
     restarts = outcome.run["restarts"]
     count = sum(each for each in restarts.values() if isinstance(each, int)) if isinstance(restarts, dict) else 0
     struck = f", {outcome.run['strikes']} strikes by chaos" if "strikes" in outcome.run else ""
+    services, again = outcome.run.get("services"), outcome.run.get("files_taken_up_again")
+    lives = [f"the work of {services} processes; {again} files were in hand at a crash, and were taken up again"]
     return [
         f"{len(outcome.records):,} seen: {statuses}",
         f"{codes.total():,} findings{': ' if named else ''}{named}",
         f"{outcome.run['seconds']} seconds, {count} restarts{struck}",
+        *(lives if services not in (None, 1) else ()),
         *(f"wrote {encode_path(str(file))}" for file in outcome.files),
     ]
 
@@ -203,9 +191,9 @@ class Watch:
 
 async def _header(runtime: gr.Runtime) -> str:
     try:
-        return progress_line(await runtime.ref("desk/intake").ask(HowFar(), timeout=1.0))
+        return progress_line(await runtime.ref("desk/reporter").ask(HowFar(), timeout=1.0))
     except gr.GreenroomError:
-        return "the intake is being restarted"
+        return "the reporter is being restarted"
 
 
 def progress_line(progress: Progress) -> str:

@@ -17,6 +17,8 @@ import greenroom as gr
 from greenroom.cli import live as live_view
 from greenroom.cli.load import NotATree, load
 from greenroom.cli.logs import Formatter, log_event, log_events
+from greenroom.cli.output import complain
+from greenroom.runtime.process import FAILED
 
 View: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 """Shows something of a running tree, for as long as it is let."""
@@ -33,20 +35,22 @@ def run(
     *,
     backend: Literal["asyncio", "trio"] = "asyncio",
     uvloop: bool = False,
+    store: str | None = None,
     live: bool = False,
     final_deadline: float | None = 60.0,
     level: str = "INFO",
     traces: bool = False,
 ) -> int:
-    """Load a tree, run it, and return the exit status of `greenroom.run`, or 2 with one line on the standard error stream."""
+    """Load a tree, run it, and return the exit status of `greenroom.run`; or, with one line on the standard error stream, 2 when
+    there is nothing to run, 1 when its store cannot be opened."""
     try:
         tree = load(target)
     except NotATree as error:
-        print(f"greenroom run: {error}", file=sys.stderr)  # noqa: T201 - the command's own voice
+        complain("run", str(error))
         return WRONG
     console = Console()
     if live and not console.is_terminal:
-        print("greenroom run: --live needs a terminal; writing log lines instead", file=sys.stderr)  # noqa: T201
+        complain("run", "--live needs a terminal; writing log lines instead")
         live = False
     lately: deque[str] = deque(maxlen=LATELY)
     handler = Lines(lately) if live else logging.StreamHandler(sys.stderr)
@@ -65,10 +69,13 @@ def run(
                     events.extend(stream.pending())
 
         try:
-            status = gr.run(tree, backend=backend, uvloop=uvloop, final_deadline=final_deadline, body=body)
-        except gr.BadSpec as error:
-            print(f"greenroom run: {error}", file=sys.stderr)  # noqa: T201
+            status = gr.run(tree, backend=backend, uvloop=uvloop, store=store, final_deadline=final_deadline, body=body)
+        except (gr.BadSpec, gr.BadStoreUrl) as error:
+            complain("run", str(error))
             return WRONG
+        except (gr.IncompatibleStore, gr.StoreUnavailable) as error:
+            complain("run", str(error))
+            return FAILED
         for event in events:
             log_event(event)
     if live:

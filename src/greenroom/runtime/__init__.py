@@ -1,5 +1,6 @@
 """The runtime: runs a tree in a block of an async program, or as a whole process."""
 
+from greenroom.runtime.client import Client
 from greenroom.runtime.durable.callbacks import Callback
 from greenroom.runtime.durable.opening import StoreSource
 from greenroom.runtime.durable.pool import DurableActors
@@ -10,13 +11,20 @@ from greenroom.runtime.process import run
 from greenroom.runtime.runtime import Runtime
 from greenroom.runtime.shutdown import ShutdownReport, Stage, StopRequested
 from greenroom.runtime.snapshot import TreeNode
+from greenroom.runtime.stored import AddressInfo, ExecutionInfo, MessageInfo, ObservationInfo, OutboxInfo
 from greenroom.runtime.watchdog import LoopBlocked
 
 __all__ = [
+    "AddressInfo",
     "Callback",
+    "Client",
     "DurableActors",
+    "ExecutionInfo",
     "FromThread",
     "LoopBlocked",
+    "MessageInfo",
+    "ObservationInfo",
+    "OutboxInfo",
     "OutboxMessage",
     "Runtime",
     "ShutdownReport",

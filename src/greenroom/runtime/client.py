@@ -19,7 +19,6 @@ from greenroom.errors import (
     NotAccepted,
     StoreRefused,
     StoreUnavailable,
-    Undecodable,
     UnknownToken,
 )
 from greenroom.mailbox import Receipt, current_loop, message_type
@@ -42,7 +41,6 @@ from greenroom.persistence import (
     Observation,
     OpenAddress,
     OutboxRecord,
-    Payload,
     ReadAddress,
     ReadMessage,
     ReadOutbox,
@@ -55,7 +53,6 @@ from greenroom.persistence import (
     Transition,
     UnparkAddress,
     digest_of,
-    fetch,
     find_store,
     new_id,
     split_token,
@@ -76,7 +73,7 @@ from greenroom.runtime.stored import (
     ObservationInfo,
     ObservationKind,
     OutboxInfo,
-    shown,
+    Shown,
 )
 
 R = TypeVar("R")
@@ -136,6 +133,10 @@ class Client:
         if self._opened is None:
             raise Misuse("this Client is not open: use it inside `async with gr.Client(url) as client:`")
         return self._opened
+
+    @property
+    def _shown(self) -> Shown:
+        return Shown(self._store, self._payloads)
 
     @property
     def name(self) -> str:
@@ -295,7 +296,7 @@ class Client:
     async def address(self, address: str) -> AddressInfo | None:
         """One address; None when it is unknown."""
         record = await self._store.read(ReadAddress(address=address))
-        return None if record is None else await self._address_info(record)
+        return None if record is None else await self._shown.address(record)
 
     def addresses(self, *, after: str = "", parked: bool = False) -> AsyncIterator[AddressInfo]:
         """All addresses, in order. `parked`: only those that wait for an operator. `after`: only those behind this one."""
@@ -304,12 +305,12 @@ class Client:
             place = after if last is None else last.address
             return await self._store.read(ListAddresses(after=place, limit=PAGE, parked=parked))
 
-        return Listing(read, self._address_info)
+        return Listing(read, self._shown.address)
 
     async def message(self, address: str, message_id: str) -> MessageInfo | None:
         """One message with what became of it; None when it is unknown, or forgotten by retention."""
         record = await self._store.read(ReadMessage(address=address, message_id=message_id))
-        return None if record is None else await self._message_info(record)
+        return None if record is None else await self._shown.message(record)
 
     def messages(self, address: str, *, after: int = 0) -> AsyncIterator[MessageInfo]:
         """All messages on record of an address that have a place (the delayed have none), in order; those behind `after`."""
@@ -317,7 +318,7 @@ class Client:
         async def read(last: MessageRecord | None) -> Sequence[MessageRecord]:
             return await self._store.read(ListMessages(address=address, after=_place(last, after), limit=PAGE))
 
-        return Listing(read, self._message_info)
+        return Listing(read, self._shown.message)
 
     def waiting(self, address: str, *, after: int = 0) -> AsyncIterator[MessageInfo]:
         """Messages of an address that wait for delivery, in order; those behind `after`."""
@@ -325,12 +326,12 @@ class Client:
         async def read(last: MessageRecord | None) -> Sequence[MessageRecord]:
             return await self._store.read(NextMessages(address=address, after=_place(last, after), limit=PAGE))
 
-        return Listing(read, self._message_info)
+        return Listing(read, self._shown.message)
 
     async def delayed(self, address: str, *, limit: int = PAGE) -> tuple[MessageInfo, ...]:
         """The next `limit` delayed messages and timers of an address, the next due first."""
         records = await self._store.read(DelayedMessages(address=address, limit=limit))
-        return tuple([await self._message_info(record) for record in records])
+        return tuple([await self._shown.message(record) for record in records])
 
     def dead_letters(self, address: str | None = None) -> AsyncIterator[MessageInfo]:
         """Dead letters of an address, or of all, in order of address and place."""
@@ -339,12 +340,12 @@ class Client:
             place = ("", 0) if last is None else (last.address, _place(last, 0))
             return await self._store.read(DeadLetters(address=address, after=place, limit=PAGE))
 
-        return Listing(read, self._message_info)
+        return Listing(read, self._shown.message)
 
     async def executions(self, *, ended: bool = False) -> tuple[ExecutionInfo, ...]:
         """Executions that have not ended, alive and dead, oldest first; with `ended`, all that are on record."""
         records = await self._store.read(ListExecutions(ended=ended))
-        return tuple(shown(ExecutionInfo, record) for record in records)
+        return tuple(map(self._shown.execution, records))
 
     def observations(
         self, *, address: str | None = None, kind: ObservationKind | None = None
@@ -356,7 +357,7 @@ class Client:
             before = None if last is None else last.id
             return await self._store.read(ListObservations(address=address, kind=wanted, before=before, limit=PAGE))
 
-        return Listing(read, self._observation_info)
+        return Listing(read, self._shown.observation)
 
     def outbox(self, address: str, *, after: int = 0) -> AsyncIterator[OutboxInfo]:
         """What handlers of an address sent to destinations outside of the store, in order; those behind the ordinal `after`."""
@@ -365,7 +366,7 @@ class Client:
             place = after if last is None else last.ordinal
             return await self._store.read(ReadOutbox(address=address, after=place, limit=PAGE))
 
-        return Listing(read, self._outbox_info)
+        return Listing(read, self._shown.outbox)
 
     # --------------------------------------------------------------------------------------------------- settling
 
@@ -390,43 +391,6 @@ class Client:
         if isinstance(answer, Refused):
             raise StoreRefused(answer.reason.value, answer.detail)
         return answer
-
-    # ---------------------------------------------------------------------------------------------- records as values
-
-    async def _told(self, payload: Payload | None, source: str) -> tuple[bytes, Any, str | None]:
-        """A payload's bytes, what they mean here, and why they do not mean what their class says."""
-        if payload is None:
-            return b"", None, None
-        try:
-            data = await fetch(self._store, payload)
-        except LookupError as error:
-            return b"", b"", str(error)
-        try:
-            return data, self._payloads.decode(data, source), None
-        except Undecodable as error:
-            why = str(error)
-        try:
-            return data, self._payloads.decode_plain(data, source), why
-        except Undecodable:
-            return data, data, why
-
-    async def _address_info(self, record: AddressRecord) -> AddressInfo:
-        return shown(AddressInfo, record)
-
-    async def _message_info(self, record: MessageRecord) -> MessageInfo:
-        source = f"message {record.message_id!r} of {record.address!r}"
-        content, body, undecodable = await self._told(record.body, source)
-        _, reply, _ = await self._told(record.reply, f"the reply to {source}")
-        _, error, _ = await self._told(record.error, f"the error of {source}")
-        return shown(MessageInfo, record, content=content, body=body, undecodable=undecodable, reply=reply, error=error)
-
-    async def _observation_info(self, record: Observation) -> ObservationInfo:
-        _, body, _ = await self._told(record.body, f"observation {record.id}")
-        return shown(ObservationInfo, record, body=body)
-
-    async def _outbox_info(self, record: OutboxRecord) -> OutboxInfo:
-        _, body, _ = await self._told(record.body, f"the send {record.ordinal} of {record.address!r}")
-        return shown(OutboxInfo, record, body=body)
 
 
 def _place(last: MessageRecord | None, first: int) -> int:

@@ -125,13 +125,14 @@ class Runtime:
 
         Raises `NoSuchActor`, naming near misses, or why it may not be there just now; `BadSpec` for an impossible key of a pool.
         """
-        root = self._running("runtime.ref")
-        try:
-            return root.services.directory.find(path)
-        except NoSuchActor as error:
-            pooled = self._storage.pools.ref(path) if self._storage is not None else None
+        directory = self._running("runtime.ref").services.directory
+        if self._storage is not None and directory.get(path) is None:
+            pooled = self._storage.pools.ref(path)
             if pooled is not None:
                 return pooled
+        try:
+            return directory.find(path)
+        except NoSuchActor as error:
             if not specifies(self._spec, path):
                 raise
             raise NoSuchActor(path, error.near, specified=True) from None

@@ -1,4 +1,4 @@
-"""What a client is shown of a store: frozen values of plain Python.
+"""What a client is shown of a store: frozen values of plain Python, and how they are made of the store's records.
 
 Contents come from people, and may be private: they are left out of every `repr`. What cannot be decoded here, because its class is
 not loaded or the data does not fit it, is shown as the JSON that it is, in dicts, lists and scalars; as bytes where it is no JSON.
@@ -11,6 +11,19 @@ from enum import Enum
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from attrs import field, fields, frozen
+
+from greenroom.errors import Undecodable
+from greenroom.persistence import (
+    AddressRecord,
+    ExecutionRecord,
+    MessageRecord,
+    Observation,
+    OutboxRecord,
+    Payload,
+    Store,
+    fetch,
+)
+from greenroom.runtime.durable.payloads import Payloads
 
 Info = TypeVar("Info")
 
@@ -140,8 +153,53 @@ class OutboxInfo:
     body: Any = field(repr=False)
 
 
-def shown(info: type[Info], record: Any, **more: object) -> Info:
-    """A record of the store as one of these values: fields of the same name, states as words, and `more`, which it has not."""
+class Shown:
+    """Makes these values of the store's records."""
+
+    def __init__(self, store: Store, payloads: Payloads) -> None:
+        self._store, self._payloads = store, payloads
+
+    async def address(self, record: AddressRecord) -> AddressInfo:
+        return _info(AddressInfo, record)
+
+    def execution(self, record: ExecutionRecord) -> ExecutionInfo:
+        return _info(ExecutionInfo, record)
+
+    async def message(self, record: MessageRecord) -> MessageInfo:
+        source = f"message {record.message_id!r} of {record.address!r}"
+        content, body, undecodable = await self._told(record.body, source)
+        _, reply, _ = await self._told(record.reply, f"the reply to {source}")
+        _, error, _ = await self._told(record.error, f"the error of {source}")
+        return _info(MessageInfo, record, content=content, body=body, undecodable=undecodable, reply=reply, error=error)
+
+    async def observation(self, record: Observation) -> ObservationInfo:
+        _, body, _ = await self._told(record.body, f"observation {record.id}")
+        return _info(ObservationInfo, record, body=body)
+
+    async def outbox(self, record: OutboxRecord) -> OutboxInfo:
+        _, body, _ = await self._told(record.body, f"the send {record.ordinal} of {record.address!r}")
+        return _info(OutboxInfo, record, body=body)
+
+    async def _told(self, payload: Payload | None, source: str) -> tuple[bytes, Any, str | None]:
+        """A payload's bytes, what they mean here, and why they do not mean what their class says."""
+        if payload is None:
+            return b"", None, None
+        try:
+            data = await fetch(self._store, payload)
+        except Undecodable as error:
+            return b"", b"", str(error)
+        try:
+            return data, self._payloads.decode(data, source), None
+        except Undecodable as error:
+            why = str(error)
+        try:
+            return data, self._payloads.decode_plain(data, source), why
+        except Undecodable:
+            return data, data, why
+
+
+def _info(info: type[Info], record: Any, **more: object) -> Info:
+    """A record as one of these values: fields of the same name, states as words, and `more`, which it does not have."""
     wanted = {each.name for each in fields(info)} - more.keys()  # type: ignore[arg-type]  # all of them are attrs classes
     values = {name: getattr(record, name) for name in wanted}
     return info(**{name: value.value if isinstance(value, Enum) else value for name, value in values.items()}, **more)

@@ -1,0 +1,7 @@
+"""The databases of the conformance suite."""
+
+from __future__ import annotations
+
+from tests.persistence.conftest import database, postgres
+
+__all__ = ["database", "postgres"]
