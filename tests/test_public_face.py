@@ -145,7 +145,7 @@ CHECKER_ONLY = {**vars(greenroom), "datetime": datetime}
 # ------------------------------------------------------------------------------------------------------- exceptions
 
 EXAMPLES: dict[object, object] = {
-    str: "app/a", int: 2, float: 1.5, tuple[str, ...]: ("One", "Two"), bool: True, (int | None): 7, (str | None): "text",
+    str: "app/a", int: 2, float: 1.5, tuple[str, ...]: ("One", "Two"), bool: True, (int | None): 7, (float | None): 0.5, (str | None): "text",
     (errors.RemoteError | None): None, tuple[errors.RemoteError, ...]: (), object: "anything",
 }  # fmt: skip
 

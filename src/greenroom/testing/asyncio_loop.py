@@ -1,10 +1,10 @@
 """Virtual time for asyncio: a selector event loop whose selector jumps instead of sleeping.
 
 The selector is the one place where an asyncio loop ever waits, and it is told how long. Everything else of the loop is
-asyncio's own. Two private attributes of the loop are used, because there is no public way to either: `_scheduled`
-(its heap of timers, for the exact second of the next one: the timeout it passes on has been rounded by a subtraction)
-and `_clock_resolution` (how far ahead of the time a timer may fire; one nanosecond would vanish beside a large time,
-and the loop would then spin at a timer for ever).
+asyncio's own. Three private attributes of the loop are used, because there is no public way to them: `_scheduled`
+(its heap of timers, for the exact second of the next one: the timeout it passes on has been rounded by a subtraction),
+`_clock_resolution` (how far ahead of the time a timer may fire; one nanosecond would vanish beside a large time,
+and the loop would then spin at a timer for ever), and `_ready` (its queue of what can run, for a seed to shuffle).
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ from __future__ import annotations
 import asyncio
 import math
 import selectors
+from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, Unpack
 
 from anyio.to_thread import current_default_thread_limiter
 
 from greenroom.testing.blocked import asyncio_tasks, describe
+from greenroom.testing.seeded_order import shuffle_tasks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -43,6 +45,7 @@ class JumpingSelector(selectors.BaseSelector):
         if loop is None:
             return self._inner.select(timeout)
         if timeout is not None and timeout <= 0:
+            loop.shuffle()
             timeline.turn(loop.next_timer)
             loop.widen_resolution()
             return self._inner.select(0)
@@ -96,6 +99,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         self._timeline = timeline
         self._executor_calls = 0
         self._waiting_for_idleness: list[asyncio.Future[None]] = []
+        self._order = None if timeline.seed is None else Random(timeline.seed)
         timeline.wait_idle = self.wait_idle
         selector = JumpingSelector(timeline)
         super().__init__(selector)
@@ -112,6 +116,11 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
     def widen_resolution(self) -> None:
         self._clock_resolution = math.ulp(self._timeline.now)
+
+    def shuffle(self) -> None:
+        """Let the seed, if there is one, decide in which order the tasks run that can run now."""
+        if self._order is not None:
+            shuffle_tasks(self._ready, self._order)  # type: ignore[attr-defined]  # see the module's docstring
 
     async def wait_idle(self) -> None:
         waiter = self.create_future()

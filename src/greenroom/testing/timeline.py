@@ -68,27 +68,29 @@ def has_spun_through(turns: int, distance: float) -> bool:
 class Hold:
     """Keeps virtual time from jumping while it is entered. It may be entered again, inside itself or afterwards."""
 
-    __slots__ = ("_timeline",)
+    __slots__ = ("_by", "_timeline")
 
-    def __init__(self, timeline: Timeline) -> None:
+    def __init__(self, timeline: Timeline, by: int = 1) -> None:
         self._timeline = timeline
+        self._by = by
 
     def __enter__(self) -> None:
-        self._timeline.change_holds(1)
+        self._timeline.change_holds(self._by)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> Literal[False]:
-        self._timeline.change_holds(-1)
+        self._timeline.change_holds(-self._by)
         return False
 
 
 class Timeline:
     """The time of one run, its holds, and what to do when nothing can wake the run any more."""
 
-    def __init__(self, owner: object, *, patience: float) -> None:
+    def __init__(self, owner: object, *, patience: float, seed: int | None = None) -> None:
         self.owner = owner
         self.patience = patience
+        self.seed = seed
         self.now = 0.0
         self.deadlock: Deadlock | None = None
         self.cancel_run: Callable[[], object] | None = None

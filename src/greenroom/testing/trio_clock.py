@@ -22,6 +22,7 @@ import trio
 from trio.testing import active_thread_count, wait_all_tasks_blocked
 
 from greenroom.testing.blocked import describe, trio_tasks
+from greenroom.testing.seeded_order import TrioOrder
 from greenroom.testing.timeline import Deadlock
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ class JumpingClock(trio.abc.Clock, trio.abc.Instrument):
     def __init__(self, timeline: Timeline) -> None:
         self.virtual_clock = timeline.owner
         self._timeline = timeline
+        self._order = None if timeline.seed is None else TrioOrder(timeline.seed)
         self._token: trio.lowlevel.TrioToken | None = None
         self._deadline = math.inf
         self._asked: float | None = None  # the sleep asked for in this turn; None: trio did not ask, it was not idle
@@ -81,6 +83,8 @@ class JumpingClock(trio.abc.Clock, trio.abc.Instrument):
         self._timeline.wait_idle = wait_all_tasks_blocked
         self._token = trio.lowlevel.current_trio_token()
         trio.lowlevel.add_instrument(self)
+        if self._order is not None:
+            self._order.take()
 
     def current_time(self) -> float:
         return self._timeline.now
@@ -117,6 +121,10 @@ class JumpingClock(trio.abc.Clock, trio.abc.Instrument):
             _raise_in_leaves(deadlock)
 
     # the instrument: trio logs and drops an instrument that raises, so nothing here does
+
+    def after_run(self) -> None:
+        if self._order is not None:
+            self._order.give_back()
 
     def before_io_wait(self, timeout: float) -> None:
         if timeout == 0 or timeout != self._asked:

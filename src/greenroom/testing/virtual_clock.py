@@ -43,14 +43,18 @@ class VirtualClock:
     Args:
         patience: real seconds (above 0) to listen when every task waits, no timer is set, and neither hold, thread nor
             descriptor is outstanding. After them the run is cancelled and raises `Deadlock`. `math.inf`: wait for ever.
+        seed: which of the tasks that could run runs next is decided by it: the same seed gives the same order, as far as
+            nothing outside the loop wakes a task, and other seeds other orders. None leaves it to the loop, which takes
+            turns on asyncio, and throws coins on trio. Trio has one scheduler for the whole process: run one such clock
+            at a time.
     Raises:
         Misuse: if `patience` is not above 0.
     """
 
-    def __init__(self, *, patience: float = 5.0) -> None:
+    def __init__(self, *, patience: float = 5.0, seed: int | None = None) -> None:
         if not patience > 0:
             raise Misuse(f"patience is {patience!r}; it must be a number of real seconds above 0")
-        self._timeline = Timeline(self, patience=patience)
+        self._timeline = Timeline(self, patience=patience, seed=seed)
         self._claimed = False
 
     def now(self) -> float:
@@ -67,6 +71,13 @@ class VirtualClock:
             Misuse: on entering or leaving it in another thread than the event loop's.
         """
         return Hold(self._timeline)
+
+    def lift_hold(self) -> Hold:
+        """Let time pass inside a `with` block although somebody keeps one hold, with nothing to do in real time meanwhile.
+
+        It cancels one hold out. For a store that is to seem slow: it keeps the time while it works.
+        """
+        return Hold(self._timeline, by=-1)
 
     async def wait_idle(self) -> None:
         """Wait until every other event-loop task waits. No time passes, and a hold does not matter.

@@ -8,7 +8,7 @@ from attrs import define, field
 
 from greenroom.actors import DurableActor, Held, HeldTimer, Published, Unit
 from greenroom.logs import logger_named
-from greenroom.persistence import CancelTimer, Disposition, Handled, Outgoing, SetTimer, ToOutside, outgoing_id, stow
+from greenroom.persistence import CancelTimer, Disposition, Handled, Outgoing, SetTimer, ToOutside, outgoing_id
 
 if TYPE_CHECKING:
     from greenroom.runtime.durable.custody import Custody
@@ -56,7 +56,7 @@ class Commit:
 async def commit_of(custody: Custody, unit: Unit, target: Any) -> Commit:
     """All that belongs to one handled message, large payloads brought to the content store.
 
-    Raises `NotEncodable`, `PayloadTooLarge`, `StoreUnavailable`.
+    Raises `NotEncodable`, `PayloadTooLarge`.
     """
     assert custody.state is not None
     assert isinstance(target, DurableActor)
@@ -65,7 +65,7 @@ async def commit_of(custody: Custody, unit: Unit, target: Any) -> Commit:
     state = None
     data = custody.state.changed(target, storage.payloads)
     if data is not None:
-        fields["state"] = await custody.state.write(storage.store, target, data, storage.payloads)
+        fields["state"] = await custody.state.write(storage, target, data)
         state = (data, type(target).state_version)
     if unit.messages:
         fields["outgoing"] = tuple([await _outgoing(custody, unit, n, held) for n, held in enumerate(unit.messages)])
@@ -83,7 +83,7 @@ async def _outgoing(custody: Custody, unit: Unit, number: int, held: Held) -> Ou
         recipient=held.recipient,
         message_id=held.message_id or outgoing_id(custody.address, unit.message_id, number),
         type=encoded.type,
-        body=await stow(custody.storage.store, encoded.body, name=f"a message to {held.recipient!r}"),
+        body=await custody.storage.stow(encoded.body, name=f"a message to {held.recipient!r}"),
         digest=encoded.digest,
         deliver_at=held.deliver_at,
     )
@@ -98,7 +98,7 @@ async def _timer(custody: Custody, unit: Unit, number: int, held: HeldTimer) -> 
         key=held.key or message_id,
         message_id=message_id,
         type=encoded.type,
-        body=await stow(custody.storage.store, encoded.body, name=f"a timer of {custody.address!r}"),
+        body=await custody.storage.stow(encoded.body, name=f"a timer of {custody.address!r}"),
         digest=encoded.digest,
         deliver_at=custody.storage.in_seconds(held.delay),
     )
@@ -110,5 +110,5 @@ async def _outside(custody: Custody, unit: Unit, number: int, held: Published) -
         destination=held.destination,
         message_id=f"{outgoing_id(custody.address, unit.message_id, number)}|outside",
         type=encoded.type,
-        body=await stow(custody.storage.store, encoded.body, name=f"a message to {held.destination!r}"),
+        body=await custody.storage.stow(encoded.body, name=f"a message to {held.destination!r}"),
     )

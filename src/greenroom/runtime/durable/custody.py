@@ -7,14 +7,15 @@ this process without reading it again, as long as nothing can have come between.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from greenroom.actors import Actor, DurableActor
+import attrs
+
+from greenroom.actors import Actor, DurableActor, state_type
 from greenroom.errors import DeadLettered as DeadLetterError
-from greenroom.errors import GreenroomError, LeaseLost, StoreUnavailable
+from greenroom.errors import LeaseLost, StoreUnavailable
 from greenroom.logs import logger_named
 from greenroom.mailbox import DeadLetterReason, PersistentMailbox, PersistentQueue, Slot, StoredMessage
 from greenroom.persistence import (
@@ -37,9 +38,7 @@ from greenroom.persistence import (
     RefusalReason,
     Refused,
     ReleaseAddress,
-    Transition,
     UndoDelivery,
-    fetch,
 )
 from greenroom.runtime.durable.address import Address
 from greenroom.runtime.durable.replies import Reply
@@ -94,20 +93,19 @@ class Custody(Address):
         self._due: Any = None
         self.left_mail = False
         """It was let go with messages in hand that it had fetched."""
-        self.used: Callable[[], object] = _nothing
-        """Called at each delivery."""
         self.progressed: Callable[[], object] = _nothing
         """Called when a message has been dealt with."""
-        self._jobs: deque[Transition[Any]] = deque()
-        self._idle: list[Slot] = []
+        self._room: Slot | None = None
+        """While messages that it has sent wait for room at their recipients: gets a result when that may have changed."""
 
     # ----------------------------------------------------------------------------------------------------- claiming
 
     async def claim(self, loop: DeliveryLoop) -> bool:
         """Become the owner of the address, for one incarnation. False: it was told to stop, or it is not for this one to wait."""
-        await self.settled()  # what the last incarnation left to be committed is under the last generation
+        leftovers = self.storage.leftovers
+        await leftovers.settled(self.address)  # what the last incarnation left is under its generation
         while not loop.stopping:
-            execution = self.storage.execution
+            execution = self.storage.living()
             seconds: float | None = None
             if execution is not None and not self.storage.draining:
                 claim = ClaimAddress(
@@ -116,8 +114,9 @@ class Custody(Address):
                 answer = await self.storage.commit_surely(claim)
                 if isinstance(answer, Claimed):
                     self._own(loop, execution.id, answer)
+                    await leftovers.settled(self.address)
                     if self.kind is AddressKind.ACTOR:
-                        self.state = await StoredState.of(self.storage.store, self.address, answer)
+                        self.state = await StoredState.of(self.storage, self.address, answer)
                     return True
                 if answer.reason in (RefusalReason.LEASE_EXPIRED, RefusalReason.UNKNOWN_EXECUTION):
                     self.storage.lease_lost(execution)
@@ -146,6 +145,8 @@ class Custody(Address):
         self._seen = claimed.handled_seq
         self._more = self._admit = True
         self.storage.owned[self.address] = self
+        for seq in self.storage.owed.pop(self.address, ()):
+            self._take_back(seq)
 
     def adopt(self, actor: Actor) -> None:
         """See that an actor's messages can be stored, and give a durable one its state.
@@ -158,10 +159,11 @@ class Custody(Address):
                 f"{self.address!r} was specified {'for a durable actor' if self.kind is AddressKind.ACTOR else 'by a factory'} that "
                 f"does not show its kind, and got a {type(actor).__qualname__}: give gr.Child the class itself, or a functools.partial of it"
             )
-        payloads.register(*type(actor).__handlers__)
+        # One that is no attrs class cannot be sent; what derives from it can.
+        payloads.register(*filter(attrs.has, type(actor).__handlers__))
         if isinstance(actor, DurableActor):
             assert self.state is not None
-            payloads.learn(type(actor).__state_type__)
+            payloads.learn(state_type(type(actor)))
             self.state.give(actor, payloads)
 
     async def park(self, unusable: StateUnusable) -> None:
@@ -180,8 +182,11 @@ class Custody(Address):
         finished = life is not None and life.exit is not None and life.exit.kind == "normal" and not self.pooled
         write = CloseAddress if finished else ReleaseAddress
         transition = write(**self._mine())
+        due = self._due
         self._disown()
-        self.later(transition)
+        if due is not None and self.pooled:
+            self.storage.due_to_nobody(self.address, due.deadline)
+        self.storage.leftovers.add(self.address, transition)
 
     def park_later(self, reason: ParkReason, detail: str) -> None:
         """Its actor ends, and nobody is to run it until an operator says so."""
@@ -189,7 +194,7 @@ class Custody(Address):
             logger.error("%s is parked (%s): %s", self.address, reason.value, detail)
             transition = ParkAddress(**self._mine(), reason=reason, detail=detail)
             self._disown()
-            self.later(transition)
+            self.storage.leftovers.add(self.address, transition)
 
     @property
     def is_idle(self) -> bool:
@@ -209,47 +214,22 @@ class Custody(Address):
             self._due.cancel()
         if self.storage.owned.get(self.address) is self:
             del self.storage.owned[self.address]
+            self.storage.replies.look_for(self.address)
 
     def _mine(self) -> dict[str, Any]:
         return {"address": self.address, "execution_id": self.execution_id, "generation": self.generation}
 
     def undo(self, message: StoredMessage) -> None:
         """Take the count of a delivery back that was broken off and was not the message's fault."""
-        if self.generation and message.begun:
+        if message.begun:
             message.begun = False
-            self.later(UndoDelivery(**self._mine(), seq=message.seq))
+            self._take_back(message.seq)
 
-    def later(self, transition: Transition[Any]) -> None:
-        """Commit something that nobody waits for, in order, beside the tree."""
-        self._jobs.append(transition)
-        if len(self._jobs) == 1:
-            if self.storage.spawn(self._work_off):
-                self.storage.jobs.add(self)
-            else:
-                self._jobs.clear()
-
-    async def _work_off(self) -> None:
-        while self._jobs:
-            try:
-                answer = await self.storage.store.commit(self._jobs[0])
-                if isinstance(answer, Refused):
-                    logger.info("%s of %s: %s", type(self._jobs[0]).__name__, self.address, answer.detail)
-            except GreenroomError as error:
-                # What it would have said is found out by others: the lease lapses, a delivery stays counted.
-                logger.warning("%s of %s was not committed: %s", type(self._jobs[0]).__name__, self.address, error)
-            self._jobs.popleft()
-        self.storage.jobs.discard(self)
-        idle, self._idle = self._idle, []
-        for slot in idle:
-            if not slot.done():
-                slot.set_result(None)
-
-    async def settled(self) -> None:
-        """Wait until everything that was left to be committed has been tried."""
-        while self._jobs:
-            slot = self.storage.loop.slot()
-            self._idle.append(slot)
-            await slot
+    def _take_back(self, seq: int) -> None:
+        if self.generation:
+            self.storage.leftovers.add(self.address, UndoDelivery(**self._mine(), seq=seq))
+        else:  # only an owner may; whoever has lost its lease may become the owner again
+            self.storage.owed.setdefault(self.address, []).append(seq)
 
     # ------------------------------------------------------------------------------------------------------ fetching
 
@@ -285,7 +265,8 @@ class Custody(Address):
         self.look()
 
     def look(self) -> None:
-        """There may be something to fetch."""
+        """There may be something to fetch, or to go on with."""
+        self.look_for_room()
         if self.generation:
             self._look = True
             if not self._fetching:
@@ -323,6 +304,8 @@ class Custody(Address):
     def _take_early(self) -> None:
         """What arrived while a page was read goes behind it, as far as there is no gap."""
         early, self._early = self._early, []
+        if self._more:
+            return  # all of it will be fetched, behind what comes before it
         for message in sorted(early, key=lambda message: message.seq):
             self.arrived(message)
 
@@ -332,18 +315,22 @@ class Custody(Address):
             self.look()
 
     async def content(self, message: StoredMessage) -> Any:
-        """The message itself. Raises `Undecodable`, `StoreUnavailable`."""
-        data = await fetch(self.storage.store, message.payload)
+        """The message itself. Raises `Undecodable`."""
+        data = await self.storage.fetch(message.payload)
         return self.storage.payloads.decode(data, f"message {message.seq} ({message.message_id!r}) of {self.address!r}")
 
     # ----------------------------------------------------------------------------------------------------- handling
 
     async def begin(self, message: StoredMessage) -> bool:
-        """Count the delivery of a message. False: it is not to be handled (a dead letter by now, or dealt with).
+        """Count the delivery of a message. False: it is not to be handled (a dead letter by now, dealt with, or time to stop).
 
         Raises `LeaseLost` when the address is not owned here any more.
         """
         while not message.begun:
+            self._check_fence()
+            self._room = (
+                self.storage.loop.slot()
+            )  # before the question, so that room that comes meanwhile is not missed
             answer = await self._own_commit(
                 BeginDelivery(**self._mine(), seq=message.seq, max_deliveries=self.options.max_deliveries)
             )
@@ -353,23 +340,28 @@ class Custody(Address):
                 self._is_dead(message, f"it was delivered {answer.deliveries} times and not handled")
                 return False
             elif answer.reason is RefusalReason.HELD_BACK:
-                await self.storage.make_room(self.address)
+                await self.storage.wait_for_room(self._room)
+                if self._loop is None or not self._loop.goes_on:
+                    return False
             elif answer.reason is RefusalReason.NOT_PENDING:
                 return False
             else:
                 raise self._is_lost(answer.detail)
         self._check_fence()
-        self.used()
         return True
+
+    def look_for_room(self) -> None:
+        """What held its next message back may be over."""
+        if self._room is not None and not self._room.done():
+            self._room.set_result(None)
 
     def _begun(self, message: StoredMessage, delivery: Delivery) -> None:
         message.begun, message.deliveries = True, delivery.deliveries
 
     def _check_fence(self) -> None:
-        execution = self.storage.execution
+        execution = self.storage.living()
         if execution is None or execution.id != self.execution_id:
-            raise self._is_lost("its execution has ended")
-        execution.fence.check()
+            raise self._is_lost("its lease was lost")
 
     async def bury(self, message: StoredMessage, why: str) -> None:
         """Make a dead letter of a message that cannot be handled at all. Raises `LeaseLost`."""
@@ -379,7 +371,7 @@ class Custody(Address):
         self._is_dead(message, why)
 
     def _is_dead(self, message: StoredMessage, why: str) -> None:
-        self.progressed()
+        self._has_progressed()
         short = message.loggable_type()
         logger.error("dead letter in the store: %s (id %s) of %s: %s", short, message.message_id, self.address, why)
         self.storage.services.dead_letters.publish(message, self.address, message.sender, DeadLetterReason.DELIVERIES)
@@ -409,7 +401,7 @@ class Custody(Address):
         message.begun = False
         if isinstance(answer, Refused):
             raise self._is_lost(answer.detail)
-        self.progressed()
+        self._has_progressed()
         if following is not None:
             if answer.next is not None:
                 self._begun(following, answer.next)
@@ -418,6 +410,11 @@ class Custody(Address):
                 self._is_dead(following, f"it was delivered {answer.next_dead.deliveries} times and not handled")
         handled: Handled = answer
         return handled
+
+    def _has_progressed(self) -> None:
+        """A message has been dealt with, and there is room for another."""
+        self.progressed()
+        self.storage.made_room()
 
     async def _own_commit(self, transition: OwnerWrite[Any]) -> Any:
         """Commit what only the owner may. An owner that has lost its lease meanwhile does not try again."""

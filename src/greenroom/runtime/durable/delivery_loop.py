@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from greenroom.actors import NOT_BEGUN, MessageLoop, Unit
 from greenroom.actors.bodies import Perform
-from greenroom.actors.exits import lone
+from greenroom.actors.concurrent import Gate
+from greenroom.actors.exits import is_cancellation, lone
 from greenroom.actors.messages import Rejected, Stop
 from greenroom.errors import LeaseLost, Undecodable
 from greenroom.mailbox import Envelope, StoredMessage
-from greenroom.persistence import AddressKind, stow
+from greenroom.persistence import AddressKind
 from greenroom.runtime.durable.committing import commit_of
-from greenroom.runtime.durable.replies import Reply
+from greenroom.runtime.durable.replies import Reply, stopped_itself
 from greenroom.runtime.durable.states import StateUnusable
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class DeliveryLoop(MessageLoop):
 
     persistent = True
 
-    __slots__ = ("_alone", "_custody", "durable", "life")
+    __slots__ = ("_alone", "_custody", "_found_guilty", "durable", "life")
 
     def __init__(self, life: ActorLife, *, drain: bool) -> None:
         super().__init__(life, drain=drain)
@@ -40,6 +41,8 @@ class DeliveryLoop(MessageLoop):
         self.durable = custody.kind is AddressKind.ACTOR
         self._alone = True
         """No concurrent handlers: the next message is the next to be handled, and may be begun with the end of this one."""
+        self._found_guilty = False
+        """A message has crashed the actor: what others had in hand is broken off through no fault of theirs."""
 
     # -------------------------------------------------------------------------------------------------------- start
 
@@ -47,8 +50,10 @@ class DeliveryLoop(MessageLoop):
         return self._begin()
 
     async def _begin(self) -> object:
-        while await self._custody.claim(self):
+        while True:
             try:
+                if not await self._custody.claim(self):
+                    return NOT_BEGUN
                 info = await self._life.body.start()
             except StateUnusable as unusable:
                 await self._custody.park(unusable)
@@ -56,11 +61,14 @@ class DeliveryLoop(MessageLoop):
             self._alone = not self._life.body.concurrent
             self._custody.look()
             return info
-        return NOT_BEGUN
 
     def stand_by(self) -> None:
         """It has to wait until it may own its address."""
         self._life.stand_by()
+
+    def stop(self) -> None:
+        super().stop()
+        self._custody.look_for_room()
 
     # --------------------------------------------------------------------------------------------------- one message
 
@@ -77,32 +85,34 @@ class DeliveryLoop(MessageLoop):
         except Undecodable as error:
             await custody.bury(message, f"it cannot be decoded: {error}")
             return
-        kind = type(content)
-        gate = self._gate_of(kind)
-        if gate is not None:
-            await self._hand_to(gate, message, content)
-            return
-        perform = self._perform_of(kind)
-        if perform is None:
+        handler = self._handler_of(type(content))
+        if handler is None:
             handled = ", ".join(self._life.body.handled_types()) or "nothing"
             await custody.bury(message, f"{custody.address!r} has no handler for it; it handles {handled}")
-            return
-        if await custody.begin(message):
-            await self._handle(perform, target, message, content)
+        elif isinstance(handler, Gate):
+            self._hand_to(handler, message, content)
+        else:
+            await self._handle(handler, target, message, content)
         if not self._mailbox.queue:
             custody.ran_dry()
 
-    def _perform_of(self, kind: type) -> Perform | None:
+    def _handler_of(self, kind: type) -> Perform | Gate | None:
+        """What handles messages of a class, or of the nearest of its bases."""
         table = self._life.body.table
+        gates = self._concurrent.gates if self._concurrent is not None else {}
         for base in kind.__mro__:
+            if base in gates:
+                return gates[base]
             if base in table:
                 return table[base]
         return self._life.body.resolve(kind)
 
     async def _handle(self, perform: Perform, target: Any, message: StoredMessage, content: Any) -> None:
-        """Run a handler on a message that was begun, and commit what came of it; or nothing, and raise what it raised."""
-        unit = self._open_unit(message)
+        """Count the delivery, run the handler, and commit what came of it; or nothing, and raise what it raised."""
         try:
+            if not await self._custody.begin(message):
+                return
+            unit = self._open_unit(message)
             try:
                 result = await perform(target, content)
             finally:
@@ -123,7 +133,7 @@ class DeliveryLoop(MessageLoop):
         fields: dict[str, Any] = {}
         if result is not None:
             data = custody.storage.payloads.encode_value(result)
-            fields["reply"] = await stow(custody.storage.store, data, name=f"the reply of {custody.address!r}")
+            fields["reply"] = await custody.storage.stow(data, name=f"the reply of {custody.address!r}")
         with_next = self._alone and self.goes_on
         if unit is None:
             await custody.finish(message, with_next=with_next, **fields)
@@ -140,34 +150,30 @@ class DeliveryLoop(MessageLoop):
             if self.durable:
                 assert custody.state is not None
                 custody.state.restore(target, custody.storage.payloads)
-            told = None
-            if isinstance(error, Rejected):
-                data = custody.storage.payloads.encode_value(error)
-                told = await stow(custody.storage.store, data, name=f"what {custody.address!r} answered")
-            with_next = isinstance(error, Rejected) and self._alone and self.goes_on
-            await custody.finish(message, with_next=with_next, error=told)
-            custody.storage.replies.settle(custody.address, message.message_id, Reply(error=error if told else None))
-            if isinstance(error, Stop):
+            rejected = isinstance(error, Rejected)
+            told = error if rejected else stopped_itself(custody.address, message.loggable_type())
+            data = custody.storage.payloads.encode_value(told)
+            kept = await custody.storage.stow(data, name=f"what {custody.address!r} answered")
+            await custody.finish(message, with_next=rejected and self._alone and self.goes_on, error=kept)
+            custody.storage.replies.settle(custody.address, message.message_id, Reply(error=told))
+            if not rejected:
                 raise error
             return
+        cancelled = is_cancellation(error, self._life.loop.cancelled)
         stopped, cause = self._life.explain(error)
-        if stopped or isinstance(cause, LeaseLost):
+        if stopped or isinstance(cause, LeaseLost) or (cancelled and self._found_guilty):
             custody.undo(message)
+        self._found_guilty |= not cancelled
         raise error
 
     # ----------------------------------------------------------------------------------------- concurrent handlers
 
-    def _gate_of(self, kind: type) -> Any:
-        concurrent = self._concurrent
-        if concurrent is None:
-            return None
-        return next((concurrent.gates[base] for base in kind.__mro__ if base in concurrent.gates), None)
+    def _hand_to(self, gate: Gate, message: StoredMessage, content: Any) -> None:
+        """A concurrent handler takes it, in order, and finishes it in the actor's nursery.
 
-    async def _hand_to(self, gate: Any, message: StoredMessage, content: Any) -> None:
-        """A concurrent handler takes it: begun here, in order, and handled and finished in the actor's nursery."""
+        Its delivery is counted when there is a place for it: what only waits for one is not to blame when the process dies.
+        """
         assert self._concurrent is not None
-        if not await self._custody.begin(message):
-            return
         handle = self._handle
 
         async def perform(target: Any, taken: StoredMessage) -> None:

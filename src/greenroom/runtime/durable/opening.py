@@ -45,7 +45,7 @@ class StoreSource:
     sweep: float | None = field(default=None, validator=validators.optional(validators.gt(0)))
 
     def clock_for(self, loop: EventLoop) -> StoreClock | None:
-        """The clock of a store on this loop; None: the database's own."""
+        """For Greenroom's own use: the clock of a store on this loop; None: the database's own."""
         return virtual_clock(loop) if self.clock is None and loop.virtual_clock is not None else self.clock
 
     @property
@@ -54,20 +54,20 @@ class StoreSource:
         return self.url.startswith("sqlite:") and parse_url(self.url).path == ":memory:"
 
     def lease_for(self, loop: EventLoop) -> float:
-        """Seconds of a lease on this loop."""
+        """For Greenroom's own use: seconds of a lease on this loop."""
         if self.lease is not None:
             return self.lease
         return LEASE if loop.virtual_clock is None else VIRTUAL_LEASE
 
     def sweep_for(self, loop: EventLoop) -> float:
-        """Seconds between two looks on this loop."""
+        """For Greenroom's own use: seconds between two looks on this loop."""
         if self.sweep is not None:
             return self.sweep
         return SWEEP if loop.virtual_clock is None else VIRTUAL_SWEEP
 
     @asynccontextmanager
     async def open(self, loop: EventLoop) -> AsyncIterator[Committer]:
-        """The store, for the length of a block. Raises what `open_store` raises."""
+        """For Greenroom's own use: the store, for the length of a block. Raises what `open_store` raises."""
         clock = self.clock_for(loop)
         async with open_store(self.url, loop=loop, clock=clock, bound=self.bound, driver=self.driver) as store:
             yield store

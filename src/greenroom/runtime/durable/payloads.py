@@ -10,7 +10,7 @@ import attrs
 import msgspec
 from attrs import frozen
 
-from greenroom.actors import Ref
+from greenroom.actors import Ref, Terminated
 from greenroom.codec import Codec, import_class
 from greenroom.errors import Undecodable
 from greenroom.persistence import message_digest
@@ -49,6 +49,7 @@ class Payloads:
         self._codec = Codec(resolve=loaded_class)
         self._find = find
         self._codec.register_external(Ref, "greenroom:Ref", lambda ref: ref.path, self._ref)
+        self._codec.register(Terminated, names={"Ref": Ref})
 
     def _ref(self, path: Any) -> Ref:
         if self._find is None:

@@ -7,13 +7,15 @@ relay that dies in between leaves it to the next: it is given again under the sa
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from functools import partial
+from logging import ERROR, WARNING
 from typing import TYPE_CHECKING, Any, Final
 
+import anyio
 from attrs import frozen
 
 from greenroom.actors import described
-from greenroom.errors import GreenroomError
 from greenroom.logs import logger_named
 from greenroom.persistence import BeginSend, DueOutbox, FailSend, FinishSend, OutboxRecord, Refused, fetch
 
@@ -23,7 +25,12 @@ if TYPE_CHECKING:
 logger = logger_named("greenroom.relay")
 
 TAKEN: Final = 30.0
-"""Seconds for which a message is one relay's alone; a destination that takes longer may be given it twice."""
+"""Seconds for which a message is one relay's alone."""
+
+LONGEST_SEND: Final = 20.0
+"""Seconds that a destination has for one message. Then it is broken off, well before another relay may take the message."""
+
+PAGE: Final = 100
 
 TRIES: Final = 20
 """Tries after which a message is given up, for an operator to see."""
@@ -45,7 +52,7 @@ class OutboxMessage:
 
 
 Destination = Callable[[OutboxMessage], Awaitable[object]]
-"""Brings a message to the outside. It returns when the outside has it for good; whatever it raises, it is called again later."""
+"""Brings a message to the outside, within 20 s. It returns when the outside has it for good; otherwise it is called again later."""
 
 
 def pause_before(attempts: int, jitter: float) -> float:
@@ -58,53 +65,82 @@ def pause_before(attempts: int, jitter: float) -> float:
 
 
 class Relay:
-    """See the module. One for each runtime that has destinations."""
+    """See the module. One for each runtime.
 
-    def __init__(self, storage: Storage, destinations: Mapping[str, Destination]) -> None:
+    Args:
+        attempt: runs something that may fail, says so when it does, and leaves it to the next round.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        destinations: Mapping[str, Destination],
+        attempt: Callable[[str, Callable[[], Awaitable[object]]], Coroutine[Any, Any, None]],
+    ) -> None:
         self._storage = storage
         self._destinations = dict(destinations)
+        self._attempt = attempt
+        self._busy: set[str] = set()
+        """Destinations that are being given what was due."""
 
-    async def pass_on(self) -> int:
-        """Publish what is due, one after another. Returns how many were published. Raises `StoreUnavailable`."""
-        if not self._destinations:
-            return 0
-        published = 0
-        for record in await self._storage.store.read(DueOutbox(limit=100)):
-            send = self._destinations.get(record.destination)
-            if send is not None:
-                published += await self._pass_on(record, send)
-        return published
+    async def look(self) -> None:
+        """See what is due, and publish it beside: a destination is given one message after another, and holds up no other.
 
-    async def _pass_on(self, record: OutboxRecord, send: Destination) -> int:
+        What is meant for a destination that is not registered here waits. Raises `StoreUnavailable`.
+        """
+        for destination in self._destinations:
+            if destination in self._busy:
+                continue
+            rows = await self._storage.store.read(DueOutbox(destination=destination, limit=PAGE))
+            publish = partial(self._publish, destination, rows)
+            if rows and self._storage.spawn(partial(self._attempt, f"publish to {destination!r}", publish)):
+                self._busy.add(destination)
+
+    async def _publish(self, destination: str, rows: Sequence[OutboxRecord]) -> None:
+        try:
+            for row in rows:
+                await self._pass_on(row, self._destinations[destination])
+        finally:
+            self._busy.discard(destination)
+        if len(rows) == PAGE:
+            self._storage.hurry()
+
+    async def _pass_on(self, record: OutboxRecord, send: Destination) -> None:
         store = self._storage.store
         row: dict[str, Any] = {"address": record.address, "ordinal": record.ordinal}
         taken = await store.commit(BeginSend(**row, seconds=TAKEN))
         if isinstance(taken, Refused):
-            return 0  # another relay was first
-        where = f"the message {record.message_id!r} to {record.destination!r}"
-        try:
-            message = self._storage.payloads.decode(await fetch(store, record.body), where)
-            await send(
-                OutboxMessage(
-                    message_id=record.message_id, message=message, sender=record.address, attempts=taken.attempts
-                )
-            )
-        except GreenroomError as error:
-            failure: Exception = error
-        except Exception as error:  # noqa: BLE001 - a destination may raise anything: it is tried again, and in the end shown
-            failure = error
-        else:
+            return  # another relay was first
+        failure = await self._send(record, send, taken.attempts)
+        if failure is None:
             await store.commit(FinishSend(**row))
-            return 1
-        last = taken.attempts >= TRIES
-        seconds = None if last else pause_before(taken.attempts, random.random())
+            return
+        seconds = None if taken.attempts >= TRIES else pause_before(taken.attempts, random.random())
         logger.log(
-            40 if last else 30,
-            "%s was not published (try %d)%s: %s",
-            where,
+            ERROR if seconds is None else WARNING,
+            "the message %r to %r was not published (try %d)%s: %s",
+            record.message_id,
+            record.destination,
             taken.attempts,
-            ", given up" if last else f", again in {seconds:.1f} s",
+            ", given up" if seconds is None else f", again in {seconds:.1f} s",
             described(failure),
         )
         await store.commit(FailSend(**row, seconds=seconds))
-        return 0
+        if seconds is not None:
+            self._storage.hurry_in(seconds)
+
+    async def _send(self, record: OutboxRecord, send: Destination, attempts: int) -> Exception | None:
+        """Give one message to its destination. Returns why it could not."""
+        where = f"the message {record.message_id!r} to {record.destination!r}"
+        try:
+            with anyio.move_on_after(LONGEST_SEND):
+                message = self._storage.payloads.decode(await fetch(self._storage.store, record.body), where)
+                await send(
+                    OutboxMessage(
+                        message_id=record.message_id, message=message, sender=record.address, attempts=attempts
+                    )
+                )
+                return None
+        except Exception as error:  # noqa: BLE001 - a destination may raise anything: it is tried again, and in the end shown
+            return error
+        return TimeoutError(f"it was not done within {LONGEST_SEND:g} s")

@@ -1,17 +1,18 @@
 """Replies of durable addresses: who waits for one here, and how it comes.
 
-A reply is kept in the store with its message. When the address is owned here its owner tells; otherwise it is looked for whenever
-something has changed elsewhere, and now and then.
+A reply is kept in the store with its message. While the address is owned here its owner tells; otherwise it is looked for, when
+something has changed elsewhere, and every now and then.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import anyio
 from attrs import frozen
 
 from greenroom.actors import Rejected
-from greenroom.errors import DeadLettered, RemoteError, StoreUnavailable
+from greenroom.errors import ActorStopped, DeadLettered, RemoteError, StoreUnavailable
 from greenroom.logs import logger_named
 from greenroom.mailbox import Slot
 from greenroom.persistence import MessageRecord, MessageStatus, ReadMessage, fetch
@@ -22,6 +23,15 @@ if TYPE_CHECKING:
     from greenroom.runtime.durable.storage import Storage
 
 logger = logger_named("greenroom.storage")
+
+FIRST_LOOK = 0.02
+"""Seconds after which a reply from elsewhere is looked for. Each time it takes longer."""
+
+LONGEST_PAUSE = 0.5
+"""Seconds between two looks, at most."""
+
+STOPPED = f"{ActorStopped.__module__}.{ActorStopped.__qualname__}"
+"""What a recorded error is told to be that was no `Rejected`."""
 
 
 @frozen
@@ -54,7 +64,7 @@ async def reply_of(store: Store, payloads: Payloads, record: MessageRecord) -> R
     if record.status is MessageStatus.HANDLED:
         if record.error is not None:
             told = payloads.decode(await fetch(store, record.error), f"the error of {where}")
-            return Reply(error=rejected(told))
+            return Reply(error=raised_again(told, record.address, short))
         if record.reply is None:
             return Reply()
         return Reply(payloads.decode(await fetch(store, record.reply), f"the reply to {where}"))
@@ -64,9 +74,16 @@ async def reply_of(store: Store, payloads: Payloads, record: MessageRecord) -> R
     return None
 
 
-def rejected(told: object) -> Rejected:
-    """A `Rejected` that was recorded, as it is raised for who asks later: by its text, with what was told of it as the cause."""
-    error = Rejected(told.text) if isinstance(told, RemoteError) else Rejected(str(told))
+def stopped_itself(address: str, message_type: str) -> ActorStopped:
+    """What an asker gets whose question made the actor end."""
+    return ActorStopped(address, message_type, "it stopped itself instead")
+
+
+def raised_again(told: object, address: str, message_type: str) -> Rejected | ActorStopped:
+    """An error that was recorded, as it is raised for who asks later: what was told of it, for its class may not be known here."""
+    error: Rejected | ActorStopped = Rejected(told.text if isinstance(told, RemoteError) else str(told))
+    if isinstance(told, RemoteError) and told.type_name == STOPPED:
+        error = stopped_itself(address, message_type)
     error.__cause__ = told if isinstance(told, BaseException) else None
     return error
 
@@ -76,54 +93,89 @@ class Replies:
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
-        self._waiting: dict[tuple[str, str], list[Slot]] = {}
+        self._waiting: dict[str, dict[str, list[Slot]]] = {}
+        """By address and identity of the message."""
+        self._elsewhere: set[str] = set()
+        """Addresses that are not owned here, or were not when somebody last looked."""
         self._looking = False
+        self._news = anyio.Event()
 
     def expect(self, address: str, message_id: str) -> Slot:
         """A slot that gets the `Reply` to this question."""
         slot = self._storage.loop.slot()
-        self._waiting.setdefault((address, message_id), []).append(slot)
+        self._waiting.setdefault(address, {}).setdefault(message_id, []).append(slot)
+        if address not in self._storage.owned:
+            self.look_for(address)
         return slot
 
     def forget(self, address: str, message_id: str, slot: Slot) -> None:
         """Nobody waits on this slot any more."""
-        slots = self._waiting.get((address, message_id))
-        if slots is not None and slot in slots:
+        slots = self._waiting.get(address, {}).get(message_id, [])
+        if slot in slots:
             slots.remove(slot)
             if not slots:
-                del self._waiting[address, message_id]
+                self._take(address, message_id)
 
     def settle(self, address: str, message_id: str, reply: Reply) -> None:
         """The question has been dealt with."""
-        if not self._waiting:
-            return
-        for slot in self._waiting.pop((address, message_id), ()):
+        for slot in self._take(address, message_id):
             if not slot.done():
                 slot.set_result(reply)
 
-    def awaited(self, address: str, message_id: str) -> bool:
-        """Does anybody here wait for this one?"""
-        return (address, message_id) in self._waiting
+    def _take(self, address: str, message_id: str) -> list[Slot]:
+        questions = self._waiting.get(address)
+        if questions is None:
+            return []
+        slots = questions.pop(message_id, [])
+        if not questions:
+            del self._waiting[address]
+        return slots
+
+    def close(self, why: str) -> None:
+        """Nothing comes here any more."""
+        for address, questions in tuple(self._waiting.items()):
+            for message_id in tuple(questions):
+                ended = f"{why}; if it was accepted it stays so: ask again with message_id={message_id!r}"
+                self.settle(address, message_id, Reply(error=ActorStopped(address, why=ended)))
+
+    # --------------------------------------------------------------------------------------------- from elsewhere
 
     def look(self) -> None:
-        """Something has changed elsewhere: look for the replies that come from there."""
-        if not self._looking and any(address not in self._storage.owned for address, _ in self._waiting):
-            self._looking = self._storage.spawn(self._look)
+        """Something has changed elsewhere."""
+        self._news.set()
+
+    def look_for(self, address: str) -> None:
+        """The address is not owned here: what is awaited of it comes by the store."""
+        if address in self._waiting:
+            self._elsewhere.add(address)
+            if not self._looking:
+                self._looking = self._storage.spawn(self._look)
 
     async def _look(self) -> None:
-        try:
-            for address, message_id in tuple(self._waiting):
-                if address in self._storage.owned:
-                    continue
-                storage = self._storage
-                try:
-                    reply = await reply_on_record(storage.store, storage.payloads, address, message_id)
-                except StoreUnavailable as error:
-                    logger.warning("replies could not be looked for, trying again: %s", error)
-                    return
-                except Exception as error:  # noqa: BLE001 - it cannot be decoded here: that is what its asker gets
-                    reply = Reply(error=error)
-                if reply is not None:
-                    self.settle(address, message_id, reply)
-        finally:
-            self._looking = False
+        pause = FIRST_LOOK
+        while self._elsewhere:
+            with anyio.move_on_after(pause):
+                await self._news.wait()
+            self._news = anyio.Event()
+            for address in tuple(self._elsewhere):
+                if address in self._storage.owned:  # the last look: what comes after it is told by the owner
+                    self._elsewhere.discard(address)
+                await self._look_at(address)
+            pause = min(1.5 * pause, LONGEST_PAUSE)
+        self._looking = False
+
+    async def _look_at(self, address: str) -> None:
+        storage = self._storage
+        for message_id in tuple(self._waiting.get(address, ())):
+            try:
+                reply = await reply_on_record(storage.store, storage.payloads, address, message_id)
+            except StoreUnavailable as error:
+                logger.warning("the reply to %r of %s could not be looked for: %s", message_id, address, error)
+                self.look_for(address)
+                return
+            except Exception as error:  # noqa: BLE001 - it cannot be decoded here: that is what its asker gets
+                reply = Reply(error=error)
+            if reply is not None:
+                self.settle(address, message_id, reply)
+        if address not in self._waiting:
+            self._elsewhere.discard(address)

@@ -5,15 +5,16 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any
 
+import attrs
 from attrs import define
 
-from greenroom.actors import Actor, DurableActor, described
+from greenroom.actors import Actor, DurableActor, described, state_type
 from greenroom.errors import Undecodable
-from greenroom.persistence import Claimed, ParkReason, StateWrite, fetch, stow
+from greenroom.persistence import Claimed, ParkReason, StateWrite
 
 if TYPE_CHECKING:
-    from greenroom.persistence import Store
     from greenroom.runtime.durable.payloads import Payloads
+    from greenroom.runtime.durable.storage import Storage
 
 
 class StateUnusable(Exception):
@@ -36,11 +37,15 @@ class StoredState:
     """What a new actor begins with."""
 
     @classmethod
-    async def of(cls, store: Store, address: str, claimed: Claimed) -> StoredState:
-        """As it was claimed. Raises `StoreUnavailable`."""
+    async def of(cls, storage: Storage, address: str, claimed: Claimed) -> StoredState:
+        """As it was claimed. Raises `StateUnusable`."""
         if claimed.state is None:
             return cls(address, None)
-        return cls(address, await fetch(store, claimed.state), claimed.state_version or 0)
+        try:
+            data = await storage.fetch(claimed.state)
+        except Undecodable as error:
+            raise StateUnusable(ParkReason.UNDECODABLE, f"the state of {address!r}: {error}") from error
+        return cls(address, data, claimed.state_version or 0)
 
     def give(self, actor: DurableActor[Any], payloads: Payloads) -> None:
         """Set a new incarnation's state.
@@ -58,7 +63,7 @@ class StoredState:
         where = f"the state of {self.address!r}"
         try:
             if self.version == cls.state_version:
-                return payloads.decode(data, where)
+                return _checked(cls, payloads.decode(data, where), where)
             if self.version > cls.state_version:
                 newer = f"{where} was stored as version {self.version}, by newer code than this, which knows {cls.state_version}"
                 raise StateUnusable(ParkReason.INCOMPATIBLE, newer)
@@ -66,12 +71,14 @@ class StoredState:
         except Undecodable as error:
             raise StateUnusable(ParkReason.UNDECODABLE, str(error)) from error
         try:
-            return cls.migrate(self.version, plain)
+            migrated = cls.migrate(self.version, plain)
+            payloads.encode_value(migrated)  # what cannot be stored again is no state
         except Exception as error:
             failed = (
                 f"{where} could not be migrated from version {self.version} to {cls.state_version}: {described(error)}"
             )
             raise StateUnusable(ParkReason.INCOMPATIBLE, failed) from error
+        return _checked(cls, migrated, where)
 
     def restore(self, actor: DurableActor[Any], payloads: Payloads) -> None:
         """Set the state back to what it was before a handler that does not commit."""
@@ -85,18 +92,29 @@ class StoredState:
         data = payloads.encode_value(actor.state)
         return None if data == self.data and self.version == type(actor).state_version else data
 
-    async def write(self, store: Store, actor: DurableActor[Any], data: bytes, payloads: Payloads) -> StateWrite:
-        """What a commit is to store. Raises `PayloadTooLarge`, `StoreUnavailable`."""
-        payload = await stow(store, data, name=f"the state of {self.address!r}")
-        return StateWrite(payload=payload, type=payloads.type_of(actor.state), version=type(actor).state_version)
+    async def write(self, storage: Storage, actor: DurableActor[Any], data: bytes) -> StateWrite:
+        """What a commit is to store. Raises `PayloadTooLarge`."""
+        payload = await storage.stow(data, name=f"the state of {self.address!r}")
+        return StateWrite(
+            payload=payload, type=storage.payloads.type_of(actor.state), version=type(actor).state_version
+        )
 
     def committed(self, data: bytes, version: int) -> None:
         self.data, self.version = data, version
 
 
+def _checked(cls: type[DurableActor[Any]], state: Any, where: str) -> Any:
+    """The state, if it is of the actor's state type: its handlers would crash on another, one message after the other."""
+    kind = state_type(cls)
+    if inspect.isclass(kind) and attrs.has(kind) and not isinstance(state, kind):
+        other = f"{where} is a {type(state).__qualname__}, and {cls.__qualname__} has a {kind.__qualname__}"
+        raise StateUnusable(ParkReason.INCOMPATIBLE, f"{other}: raise its state_version, and convert it in `migrate`")
+    return state
+
+
 def _made(cls: type[DurableActor[Any]]) -> Any:
     """The state of a new actor whose constructor has set none: its type, made without arguments."""
-    kind = cls.__state_type__
+    kind = state_type(cls)
     if inspect.isclass(kind):
         try:
             return kind()

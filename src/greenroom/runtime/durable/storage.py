@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
@@ -22,7 +23,7 @@ from greenroom.actors import ActorLife, MessageLoop, Ref, described
 from greenroom.actors.exits import lone
 from greenroom.errors import LeaseLost, StoreUnavailable
 from greenroom.logs import logger_named
-from greenroom.mailbox import EventLoop, MemoryMailbox, PersistentMailbox, StoredMessage
+from greenroom.mailbox import EventLoop, MemoryMailbox, PersistentMailbox, Slot, StoredMessage
 from greenroom.persistence import (
     AddressKind,
     AnswerTo,
@@ -30,19 +31,24 @@ from greenroom.persistence import (
     DrainExecution,
     Durability,
     Execution,
+    Payload,
     Refused,
+    StoreNow,
     Subscription,
     Transition,
+    fetch,
     start_execution,
+    stow,
     system_clock,
 )
 from greenroom.runtime.durable.callbacks import CallbackWaits
 from greenroom.runtime.durable.custody import Custody
 from greenroom.runtime.durable.delivery_loop import DeliveryLoop
+from greenroom.runtime.durable.leftovers import Leftovers
 from greenroom.runtime.durable.opening import StoreSource
 from greenroom.runtime.durable.payloads import Payloads
 from greenroom.runtime.durable.pool import Pools
-from greenroom.runtime.durable.relay import Destination, Relay
+from greenroom.runtime.durable.relay import Destination
 from greenroom.runtime.durable.replies import Replies
 from greenroom.runtime.durable.sweep import Sweep
 
@@ -51,6 +57,7 @@ if TYPE_CHECKING:
 
 logger = logger_named("greenroom.storage")
 
+P = TypeVar("P")
 T = TypeVar("T")
 
 PAUSE = 0.2
@@ -83,13 +90,16 @@ class Storage:
         self._clean = True
         self._close_asked = anyio.Event()
         self.owned: dict[str, Custody] = {}
+        self.owed: dict[str, list[int]] = {}
+        """By address: places of messages whose delivery was counted, and then broken off by the loss of a lease."""
         self.standing_by: set[Custody] = set()
         self.replies = Replies(self)
         self.callbacks = CallbackWaits(self)
         self.pools = Pools(self)
-        self.jobs: set[Custody] = set()
-        """Those that still have something to commit that nobody waits for."""
-        self._sweep = Sweep(self, Relay(self, destinations))
+        self._held_back = 0
+        """How many addresses wait here for room for what they have sent."""
+        self.leftovers = Leftovers(self)
+        self._sweep = Sweep(self, destinations)
         self._group: TaskGroup | None = None
         self._clock = source.clock_for(loop) or system_clock()
 
@@ -140,16 +150,18 @@ class Storage:
                     await stack.aclose()
 
     async def _serve(self, task_status: TaskStatus[None]) -> None:
-        async with anyio.create_task_group() as self._group:
-            self._group.start_soon(self._sweep.run)
-            self._group.start_soon(self._close_when_asked)
+        async with anyio.create_task_group() as group:
+            self._group = group
+            group.start_soon(self._sweep.run)
+            group.start_soon(self._close_when_asked)
             try:
                 with self.store.wakeups() as wakeups:
                     task_status.started()
                     await self._pass_on(wakeups)
-                raise StoreUnavailable(self.store.name, "its thread has ended")
+                await self.store.read(StoreNow())  # its thread has ended: this raises, and says of what
             finally:
                 self._group = None  # nothing is begun in a group that is being left
+                self.replies.close("this runtime has ended")
 
     def _end_of(self, error: BaseException) -> None:
         logger.error("the store failed: %s", described(error), exc_info=error)
@@ -177,6 +189,14 @@ class Storage:
         )
         self.execution = execution
         self.wake_standing_by()
+        self._sweep.hurry()
+
+    def living(self) -> Execution | None:
+        """The execution, if its lease holds by the clock of this machine. One whose lease does not is given up by this look."""
+        execution = self.execution
+        if execution is not None and not execution.fence.is_open:
+            self.lease_lost(execution)
+        return self.execution
 
     def lease_lost(self, execution: Execution) -> None:
         """The lease of this execution is gone: what it owned is broken off, and it is followed by a new one."""
@@ -187,8 +207,7 @@ class Storage:
         execution.abandon()
         error = LeaseLost(execution.id, "what it was doing is broken off, and taken up again by whoever owns it next")
         logger.error("%s", error)
-        owned, self.owned = self.owned, {}
-        for custody in owned.values():
+        for custody in tuple(self.owned.values()):
             custody.lost(error)
         if not self.closing:
             self.spawn(self._register_again)
@@ -223,7 +242,7 @@ class Storage:
 
     async def _close_when_asked(self) -> None:
         await self._close_asked.wait()
-        await self._wait_for_jobs()
+        await self.leftovers.all_settled()
         execution, self.execution = self.execution, None
         if execution is not None and self._clean:
             try:
@@ -234,12 +253,8 @@ class Storage:
             execution.abandon()
             logger.warning("something may still run: the lease of execution %s is left to lapse", execution.id)
         group, self._group = self._group, None
-        assert group is not None
-        group.cancel_scope.cancel()
-
-    async def _wait_for_jobs(self) -> None:
-        for custody in tuple(self.jobs):
-            await custody.settled()
+        if group is not None:  # otherwise the store has failed meanwhile
+            group.cancel_scope.cancel()
 
     # -------------------------------------------------------------------------------------------------- committing
 
@@ -262,18 +277,31 @@ class Storage:
             await anyio.sleep(PAUSE)
             go_on()
             if unknown:
-                answer = await self._answer_to(transition)
+                answer = await self.surely(self.store.read, AnswerTo(transition_id=transition.transition_id))
                 if answer is not None:
                     return answer  # type: ignore[no-any-return]
 
-    async def _answer_to(self, transition: Transition[Any]) -> Any:
+    async def surely(self, ask: Callable[[P], Coroutine[Any, Any, T]], what: P) -> T:
+        """Ask the store for what may be asked twice, though it may be away for long.
+
+        Raises `StoreUnavailable` when the store is gone for good.
+        """
         while True:
             try:
-                return await self.store.read(AnswerTo(transition_id=transition.transition_id))
-            except StoreUnavailable:
+                return await ask(what)
+            except StoreUnavailable as error:
                 if not self.store.alive:
                     raise
+                logger.warning("%s, trying again", error)
             await anyio.sleep(PAUSE)
+
+    async def stow(self, data: bytes, *, name: str) -> Payload:
+        """As `greenroom.persistence.stow`, though the store may be away for long."""
+        return await self.surely(partial(stow, self.store, name=name), data)
+
+    async def fetch(self, payload: Payload) -> bytes:
+        """As `greenroom.persistence.fetch`, though the store may be away for long."""
+        return await self.surely(partial(fetch, self.store), payload)
 
     # -------------------------------------------------------------------------------------------------- wake-ups
 
@@ -298,8 +326,6 @@ class Storage:
         try:
             await self._sweep.look_for_missed()
         except StoreUnavailable as error:  # the sweep will
-            if not self.store.alive:
-                raise
             logger.warning("%s", error)
         self._sweep.hurry()
 
@@ -324,18 +350,36 @@ class Storage:
         custody = self.owned.get(address)
         if custody is not None:
             custody.due_at(moment)
-        elif self.loop.virtual_clock is not None:  # in real time the sweep is soon enough, and needs no memory
-            seconds = max(0.0, (moment - self.now()).total_seconds())
-            self.services.timers.after(seconds, lambda: self.woken(address))
+        else:
+            self.due_to_nobody(address, self.loop.now() + max(0.0, (moment - self.now()).total_seconds()))
 
-    async def make_room(self, address: str) -> None:
-        """The address holds messages that have no room at their recipients: see to them, and come back in a while."""
-        self._sweep.hurry()
-        await anyio.sleep(PAUSE)
+    def due_to_nobody(self, address: str, deadline: float) -> None:
+        """The same, by the loop's clock, of an address that nobody owns here."""
+        if self.loop.virtual_clock is not None:  # in real time the sweep is soon enough, and needs no memory
+            self.services.timers.at(deadline, lambda: self.woken(address))
+
+    async def wait_for_room(self, slot: Slot) -> None:
+        """Messages of an address have no room at their recipients: see to them until something happens at the address."""
+        self._held_back += 1
+        self._sweep.flush()
+        try:
+            await slot
+        finally:
+            self._held_back -= 1
+
+    def made_room(self) -> None:
+        """There is room for a message more at some address here."""
+        if self._held_back:
+            self._sweep.flush()
 
     def hurry(self) -> None:
         """Something has come that the sweep looks for: do not wait for its round."""
         self._sweep.hurry()
+
+    def hurry_in(self, seconds: float) -> None:
+        """The same after a while."""
+        if self.loop.virtual_clock is not None:  # in real time the sweep's next round is soon enough
+            self.services.timers.after(seconds, self.hurry)
 
     def wake_standing_by(self) -> None:
         """Something has changed for those who wait to own their address."""

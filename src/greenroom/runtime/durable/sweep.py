@@ -6,7 +6,7 @@ event, and tried again with the next round (K01).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
 import anyio
@@ -15,6 +15,7 @@ from attrs import define, frozen
 from greenroom.actors import Event, described
 from greenroom.logs import logger_named
 from greenroom.persistence import (
+    DueAddress,
     DueAddresses,
     ExpireCallback,
     ExpiredCallbacks,
@@ -27,14 +28,18 @@ from greenroom.persistence import (
     Retention,
     prune,
 )
+from greenroom.runtime.durable.relay import Relay
 
 if TYPE_CHECKING:
-    from greenroom.runtime.durable.relay import Relay
+    from greenroom.runtime.durable.relay import Destination
     from greenroom.runtime.durable.storage import Storage
 
 logger = logger_named("greenroom.storage")
 
 PAGE = 100
+
+PAGES = 10
+"""Pages of due addresses that one round looks at while there is no room for more of them."""
 
 
 @frozen(kw_only=True)
@@ -58,21 +63,24 @@ class Duty:
 class Sweep:
     """See the module."""
 
-    def __init__(self, storage: Storage, relay: Relay) -> None:
+    def __init__(self, storage: Storage, destinations: Mapping[str, Destination]) -> None:
         self._storage = storage
+        relay = Relay(storage, destinations, self._attempt)
         self._round = round_ = storage.source.sweep_for(storage.loop)
+        self._flush = Duty("bring messages to recipients that have room again", round_, self._flush_held)
         lease = storage.source.lease_for(storage.loop)
         self._duties = (
             Duty("wake what is due", round_, self._wake_due),
-            Duty("bring messages to recipients that have room again", round_, self._flush_held),
+            self._flush,
             Duty("end callbacks whose time has passed", round_, self._expire_callbacks),
-            Duty("publish the outbox", round_, relay.pass_on),
+            Duty("publish the outbox", round_, relay.look),
             Duty("give back what lost executions owned", max(round_, min(lease / 3, 10.0)), self._release_lost),
             Duty("look for missed messages", 5 * round_, self.look_for_missed),
             Duty("forget what is past its retention", 600.0, self._prune),
         )
+        self._due_after: DueAddress | None = None
+        """Where the look at what is due goes on. None: at the start."""
         self._now = anyio.Event()
-        self._flushing = anyio.Lock()
 
     async def run(self) -> None:
         """Go round until cancelled."""
@@ -81,7 +89,7 @@ class Sweep:
             for duty in self._duties:
                 if duty.due <= loop.now():
                     duty.due = loop.now() + duty.period
-                    await self._do(duty)
+                    await self._attempt(duty.name, duty.do)
             with anyio.move_on_after(pause):
                 await self._now.wait()
             self._now = anyio.Event()
@@ -93,30 +101,38 @@ class Sweep:
                 duty.due = 0.0
         self._now.set()
 
-    async def _do(self, duty: Duty) -> None:
+    def flush(self) -> None:
+        """Somewhere there may be room again for messages that are held."""
+        self._flush.due = 0.0
+        self._now.set()
+
+    async def _attempt(self, what: str, do: Callable[[], Awaitable[object]]) -> None:
         storage = self._storage
         try:
-            await duty.do()
-        except Exception as error:
-            if not storage.store.alive:
-                raise
-            logger.warning("the sweep could not %s, trying again: %s", duty.name, described(error))
+            await do()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the other duties are done all the same
+            logger.warning("the sweep could not %s, trying again: %s", what, described(error))
             storage.services.events.publish(
-                SweepFailed(at=storage.loop.now(), path="", duty=duty.name, why=described(error))
+                SweepFailed(at=storage.loop.now(), path="", duty=what, why=described(error))
             )
 
     async def _wake_due(self) -> None:
         storage = self._storage
         if storage.draining or not (storage.standing_by or storage.pools.any):
             return
-        after = None
+        from_the_start = self._due_after is None
+        pages = 0
         while True:
-            page = await storage.store.read(DueAddresses(limit=PAGE, after=after))
+            page = await storage.store.read(DueAddresses(limit=PAGE, after=self._due_after))
             for due in page:
                 storage.woken(due.address)
-            if len(page) < PAGE:
+            self._due_after = page[-1] if len(page) == PAGE else None
+            pages += 1
+            if self._due_after is None and from_the_start:
                 return
-            after = page[-1]
+            from_the_start |= self._due_after is None
+            if pages >= PAGES and storage.pools.crowded:
+                return  # the next round goes on there
 
     async def look_for_missed(self) -> None:
         """Owned addresses in which something waits that nobody told of."""
@@ -134,13 +150,12 @@ class Sweep:
             after = page[-1]
 
     async def _flush_held(self) -> None:
-        async with self._flushing:
-            store = self._storage.store
-            by_sender: dict[str, set[str]] = {}
-            for held in await store.read(FlushableHeld(limit=PAGE)):
-                by_sender.setdefault(held.address, set()).add(held.recipient)
-            for address, recipients in by_sender.items():
-                await store.commit(FlushHeld(address=address, recipients=tuple(sorted(recipients))))
+        store = self._storage.store
+        by_sender: dict[str, set[str]] = {}
+        for held in await store.read(FlushableHeld(limit=PAGE)):
+            by_sender.setdefault(held.address, set()).add(held.recipient)
+        for address, recipients in by_sender.items():
+            await store.commit(FlushHeld(address=address, recipients=tuple(sorted(recipients))))
 
     async def _expire_callbacks(self) -> None:
         store = self._storage.store

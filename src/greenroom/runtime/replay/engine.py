@@ -1,0 +1,371 @@
+"""The engine: control code in turns, on the running event loop (T1, T2, T8, T23, T24).
+
+Each branch is an event-loop task in one flat nursery, parked on a slot whenever it is not its turn; which one runs next is the
+machine's decision, and exactly one does. A turn begins when a branch's slot is filled and ends when it parks again or ends. Whoever
+parks wakes the next; the last one wakes the driver, which waits in `process`.
+
+The gate: once it is closed, nothing that branches do reaches the machine. A call then waits for the event loop's own cancellation,
+and the end of a branch means nothing. It is closed before anything is cancelled for real, so that eviction, shutdown and errors of
+ours are no events of the task.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable, Iterable
+from datetime import datetime
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+import anyio
+
+from greenroom.errors import Defect, Undecodable
+from greenroom.mailbox import EventLoop, Slot, current_loop
+from greenroom.runtime.replay.branch_state import BranchState, NurseryState
+from greenroom.runtime.replay.calls import BLOCKED, Calls
+from greenroom.runtime.replay.codec import ValueCodec
+from greenroom.runtime.replay.endings import FOREIGN, meaning
+from greenroom.runtime.replay.errors import (
+    Cancelled,
+    ConcurrentBranchUse,
+    ForeignCancellation,
+    ForeignDeadline,
+    OutsideBranch,
+    ScopeLeftOpen,
+)
+from greenroom.runtime.replay.machine import UNBROKEN, Machine
+from greenroom.runtime.replay.marks import NOTHING, Recorded
+from greenroom.runtime.replay.matching import check_intents
+from greenroom.runtime.replay.notices import CancellationIgnored, EndDiscarded, Stopped, Tell
+from greenroom.runtime.replay.rows import Intent, JournalRow, Start
+from greenroom.runtime.replay.steps import Step, next_step
+from greenroom.runtime.replay.task import Task
+from greenroom.runtime.replay.waits import BranchWait, Turn, wait_of
+
+if TYPE_CHECKING:
+    from anyio.abc import TaskGroup
+
+PATIENCE: Final = 100
+"""Calls that a cancelled branch makes in vain before it is reported."""
+
+
+class Engine:
+    """One activation of a task's control code. Used as `async with`; leaving the block ends it, without any event of the task.
+
+    Args:
+        perform: the control code; it is given the `Task`.
+        start: what the segment begins with.
+        codec: values to bytes and back.
+        recorded: what the rows known by now say about version marks: `Recorded.of(rows)`.
+        tell: is told what people should know. Must not raise.
+        loop: the running event loop, to share one description of it. None: find out.
+    """
+
+    __slots__ = (
+        "_branches",
+        "_deadline",
+        "_drained",
+        "_loop",
+        "_nursery",
+        "_reason",
+        "_tell",
+        "_turns",
+        "_unbroken",
+        "calls",
+        "closed",
+        "machine",
+        "turn",
+    )
+
+    def __init__(
+        self,
+        perform: Callable[[Task], Awaitable[object]],
+        start: Start,
+        codec: ValueCodec,
+        recorded: Recorded = NOTHING,
+        tell: Tell = lambda _: None,
+        *,
+        loop: EventLoop | None = None,
+    ) -> None:
+        self.machine = Machine(partial(perform, Task(self, start, codec)), start, recorded, codec, tell)
+        self.calls = Calls(self.machine)
+        self.closed = False
+        self.turn: Turn | None = None
+        """The turn in hand; None when every branch waits."""
+        self._tell = tell
+        self._loop = current_loop() if loop is None else loop
+        self._branches: dict[object, BranchState] = {}
+        self._drained: Slot | None = None
+        self._deadline = math.inf
+        self._turns = 0
+        self._unbroken = 0
+        self._reason: BaseException | None = None
+        self._nursery: TaskGroup = anyio.create_task_group()
+
+    async def __aenter__(self) -> Engine:
+        await self._nursery.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+        self._nursery.cancel_scope.cancel()
+        # The error is the driver's own: the nursery would only wrap it in a group.
+        await self._nursery.__aexit__(None, None, None)
+
+    # ----------------------------------------------------------------------------------------- for the driver
+
+    async def process(self, *rows: JournalRow) -> None:
+        """Begin, if that has not been done, and process rows; returns when no turn is left.
+
+        Whether a row is durable yet is the caller's affair (T26): it must not be seen outside, nor anything sent, before it is.
+
+        Raises:
+            Diverged: today's control code does not do what the journal says.
+            Undecodable: a recorded value is none of today's types.
+            Misuse: control code was cancelled from outside, or left a scope open.
+            JournalBroken: rows do not follow each other.
+            KeyboardInterrupt, SystemExit: out of control code.
+        The gate is closed then.
+        """
+        await self.check()
+        if self.closed or self._drained is not None:
+            raise Defect("an activation was driven on behind its closed gate, or by two at once")
+        self.machine.rows = [*reversed(rows)]
+        try:
+            await self._drain()
+        except BaseException:
+            self.close()
+            raise
+        self._drained = None
+
+    def confirm(self, intents: Iterable[Intent]) -> None:
+        """Compare what was sent before, and has no outcome, with the operations that are open now that all known rows are processed.
+
+        Raises:
+            Diverged: today's control code does not call such an operation.
+        """
+        machine = self.machine
+        check_intents(intents, machine.seq, machine.open, machine.trace, machine.codec)
+
+    def next_step(self, now: datetime) -> Step:
+        """What is to be done next, by the store's clock. Only when no turn is left."""
+        return next_step(self.machine, now)
+
+    def waits(self) -> tuple[BranchWait, ...]:
+        """What each branch waits for."""
+        return tuple(wait_of(branch) for branch in self.machine.branches())
+
+    def close(self) -> None:
+        """Close the gate. Nothing is written any more by what control code does."""
+        self.closed = True
+
+    async def check(self) -> None:
+        """Raise the reason for which the activation has stopped itself, if it has. `Stopped` was told then."""
+        if self._reason is None:
+            return
+        if anyio.current_effective_deadline() == -math.inf:
+            # The driver itself is cancelled, and its branches were with it: that was no stranger.
+            await anyio.sleep_forever()
+        raise self._reason
+
+    # ----------------------------------------------------------------------------------------- for control code
+
+    async def call(self, enter: Callable[..., object], *args: object) -> Any:
+        """Make a call that may have to wait: `enter(branch, *args)`, a method of `calls`. Gives its value."""
+        branch = await self.caller_in_turn()
+        self._refuse_foreign_deadline(branch)
+        try:
+            value = enter(branch, *args)
+        except Cancelled:
+            if branch.refused == PATIENCE:
+                self._tell(CancellationIgnored(branch.label, branch.refused))
+            await self._let_others_run(branch)
+            raise
+        except (Undecodable, MemoryError) as error:  # of a signal that is read: it is not the branch's to deal with
+            self._stop(error)
+            await self._behind_the_gate()
+        if value is BLOCKED:
+            return await self._park(branch)
+        await self._count(branch)
+        return value
+
+    async def leave_nursery(self, nursery: NurseryState, error: BaseException | None) -> bool:
+        """The block of a nursery has been left: wait for its branches. True: what it was left by is taken in."""
+        ending = self.block_ending(error)
+        if ending is FOREIGN:
+            return False
+        branch = await self.caller_in_turn()
+        if self.calls.join(branch, nursery, ending) is BLOCKED:
+            await self._park(branch)
+        else:
+            await self._count(branch)
+        return self.calls.leave_nursery(branch, nursery, ending)
+
+    def block_ending(self, error: BaseException | None) -> Any:
+        """What leaving a block by this exception means. By a foreign one: the gate is closed before it goes on (T24)."""
+        ending = meaning(error)
+        if ending is FOREIGN and error is not None:
+            self._stop_by(error, self._branches.get(self._loop.current_task()))
+        return ending
+
+    async def caller_in_turn(self) -> BranchState:
+        """The branch that makes this call; behind the closed gate it never returns."""
+        if self.closed:
+            await self._behind_the_gate()
+        return self.caller()
+
+    def caller(self) -> BranchState:
+        """The branch that makes this call.
+
+        Raises:
+            OutsideBranch: the event-loop task is none.
+            ConcurrentBranchUse: it waits already.
+        """
+        branch = self._branches.get(self._loop.current_task())
+        if branch is None:
+            raise OutsideBranch(self.machine.start.task_id)
+        if branch.wait is not None:
+            raise ConcurrentBranchUse(branch.label, str(branch.wait))
+        return branch
+
+    # ------------------------------------------------------------------------------------------------- turns
+
+    async def _drain(self) -> None:
+        """Take turns and rows until none is left."""
+        self._deadline = anyio.current_effective_deadline()
+        while True:
+            drained = self._drained = self._loop.slot()
+            self._next_turn()
+            await drained
+            await self.check()
+            self._unbroken += 1
+            if self._unbroken >= UNBROKEN or self.machine.rows:
+                self._unbroken = 0
+                await self._loop.checkpoint()
+            if not self.machine.rows:
+                return
+
+    def _next_turn(self) -> None:
+        """No turn is in hand: give the next one, or wake the driver."""
+        if self.closed:
+            return
+        try:
+            ready = self.machine.advance()
+        except Exception as error:  # noqa: BLE001 - it is the activation's, not that of the branch whose turn has just ended
+            self._stop(error)
+            return
+        if not ready:
+            self.turn = None
+            self._wake_driver()
+            return
+        branch = self.machine.ready.popleft()
+        self._turns += 1
+        self.turn = Turn(self._turns, branch.label)
+        slot, branch.slot = branch.slot, None
+        if slot is None:  # it has not run before
+            name = f"{self.machine.start.task_id} {branch.label}"
+            _ = branch.context.run(partial(self._nursery.start_soon, self._run, branch, name=name))
+        elif not slot.done():  # if it is, the branch was cancelled for real, and will say so
+            slot.set_result(None)
+
+    def _wake_driver(self) -> None:
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
+
+    async def _park(self, branch: BranchState) -> Any:
+        """End the branch's turn. Returns or raises in its next one what the machine has put there."""
+        slot = branch.slot = self._loop.slot()
+        self._next_turn()
+        at_once = slot.done()
+        try:
+            await slot
+        except BaseException as error:
+            branch.slot = None
+            self._stop_by(error, branch)
+            raise
+        if self.closed:
+            await self._behind_the_gate()
+        if at_once:
+            await self._count(branch)
+        value, failure = branch.value, branch.error
+        branch.value = branch.error = None
+        if failure is not None:
+            raise failure
+        return value
+
+    async def _run(self, branch: BranchState) -> None:
+        """The event-loop task of a branch."""
+        task = self._loop.current_task()
+        self._branches[task] = branch
+        value: object = None
+        error: BaseException | None = None
+        try:
+            value = await branch.main()
+        except BaseException as raised:  # noqa: BLE001 - each kind is dealt with below
+            error = raised
+        del self._branches[task]
+        ending = meaning(error)
+        if ending is FOREIGN or isinstance(ending, GeneratorExit):
+            assert error is not None
+            self._stop_by(error, branch)
+            if isinstance(error, (KeyboardInterrupt, SystemExit)):
+                return  # the driver raises it
+            raise error
+        if self.closed:
+            if isinstance(error, Exception):
+                self._tell(EndDiscarded(branch.label, error))
+            return
+        try:
+            self.calls.end_branch(branch, value, ending)
+        except ScopeLeftOpen as left:
+            self._stop(left)
+            return
+        self._next_turn()
+
+    # ------------------------------------------------------------------------------------------- stops, strangers
+
+    def _refuse_foreign_deadline(self, branch: BranchState) -> None:
+        deadline = anyio.current_effective_deadline()
+        # Minus infinity is a scope that has been cancelled: the event loop's cancellation is on its way, and says more.
+        if -math.inf < deadline < self._deadline:
+            raise ForeignDeadline(branch.label)
+
+    async def _count(self, branch: BranchState) -> None:
+        """A call had nothing to wait for. Many in a row must not keep the event loop to themselves."""
+        self._unbroken += 1
+        if self._unbroken >= UNBROKEN:
+            await self._let_others_run(branch)
+
+    async def _let_others_run(self, branch: BranchState) -> None:
+        self._unbroken = 0
+        try:
+            await self._loop.checkpoint()
+        except BaseException as error:
+            self._stop_by(error, branch)
+            raise
+
+    async def _behind_the_gate(self) -> NoReturn:
+        while True:  # on asyncio a wait may once return normally after its scope was cancelled
+            await anyio.sleep_forever()
+
+    def _stop_by(self, error: BaseException, branch: BranchState | None) -> None:
+        """Control code was struck by something that is no event of the task."""
+        if isinstance(error, (KeyboardInterrupt, SystemExit)):
+            self._stop(error)
+        elif branch is None:
+            self._stop(OutsideBranch(self.machine.start.task_id))
+        else:
+            self._stop(
+                ForeignCancellation(branch.label, "nothing of the task" if branch.wait is None else str(branch.wait))
+            )
+
+    def _stop(self, reason: BaseException) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        self._reason = reason
+        self._tell(Stopped(reason))
+        self._wake_driver()

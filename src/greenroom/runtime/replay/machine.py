@@ -1,0 +1,272 @@
+"""The machine that turns are made with: rows go in, branches become ready. No event loop, no clock, no store.
+
+Whoever drives it puts rows in, and lets it `advance` whenever no turn is in hand; what control code calls reaches it through `Calls`.
+Live work and replay are one thing here: the machine sees rows, and never asks where they come from.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+from contextvars import copy_context
+from typing import Final
+
+from greenroom.errors import WaitTimeout
+from greenroom.runtime.replay.branch_state import Asking, BranchState, Joining, OperationCall, Receiving
+from greenroom.runtime.replay.codec import ValueCodec
+from greenroom.runtime.replay.errors import Cancelled, JournalBroken, OperationFailed
+from greenroom.runtime.replay.marks import Marks, Recorded
+from greenroom.runtime.replay.matching import Passed, Past, check_outcome, check_time
+from greenroom.runtime.replay.notices import CleanupCut, Tell
+from greenroom.runtime.replay.paths import ROOT, CallId
+from greenroom.runtime.replay.rows import (
+    ControlRow,
+    End,
+    EndKind,
+    JournalRow,
+    OutcomeRow,
+    OutcomeStatus,
+    SignalRow,
+    Stamp,
+    Start,
+    TimeRow,
+)
+from greenroom.runtime.replay.scopes import Scope, ScopeKind, live, reached
+from greenroom.runtime.replay.signals import Signals
+from greenroom.runtime.replay.timers import Timer, Timers
+from greenroom.runtime.replay.trace import Trace
+
+UNBROKEN: Final = 64
+"""Rows, or calls that wait for nothing, in a row, before the event loop's other tasks are let run."""
+
+
+class Machine:
+    """The state of one activation, as far as it follows from the journal."""
+
+    __slots__ = (
+        "_in_hand",
+        "_past",
+        "_settled",
+        "_tell",
+        "at",
+        "called",
+        "codec",
+        "end",
+        "late",
+        "marks",
+        "open",
+        "ready",
+        "root",
+        "rows",
+        "seq",
+        "signals",
+        "start",
+        "timers",
+        "trace",
+        "unsent",
+        "untold",
+    )
+
+    def __init__(
+        self, main: Callable[[], Awaitable[object]], start: Start, recorded: Recorded, codec: ValueCodec, tell: Tell
+    ) -> None:
+        self.start = start
+        self.codec = codec
+        self.at = start.at
+        """Logical time: the `at` of the row in hand, or of the last one."""
+        self.seq = 0
+        """The row in hand, or the last one."""
+        self.rows: list[JournalRow] = []
+        """Known rows that have not been taken, the next one last."""
+        self.open: dict[CallId, OperationCall] = {}
+        """Operations that were called and have no outcome."""
+        self.called: list[OperationCall] = []
+        """Those of them that were called in this row."""
+        self.unsent: dict[CallId, OperationCall] = {}
+        """Those admitted that this activation has not sent."""
+        self.untold: dict[CallId, OperationCall] = {}
+        """Those sent whose executor has not heard of the request to cancel."""
+        self.end: End | None = None
+        self.late: list[SignalRow | ControlRow] = []
+        """Signals and commands that came after the end."""
+        self.timers = Timers()
+        self.signals: Signals[Receiving | Asking] = Signals()
+        self.trace = Trace()
+        self.marks = Marks(recorded)
+        self.root = BranchState(ROOT, None, main, copy_context())
+        self.root.enter(Scope(ScopeKind.ROOT, self.root, 0))
+        self.ready: deque[BranchState] = deque([self.root])
+        """Branches with a turn ahead, in the order of their turns. The root has the first."""
+        self._in_hand: JournalRow | None = None
+        """The row that was taken and not delivered yet."""
+        self._settled = False
+        self._past = Past()
+        self._tell = tell
+
+    # ------------------------------------------------------------------------------------------------ rows
+
+    def advance(self) -> bool:
+        """Go on, with no turn in hand, until a branch is ready: timers that are due, the row in hand, the next row (T2).
+
+        Returns: True if a branch is ready. False: nothing is, and either no known row is left, or so many were processed that others
+        should run before it is called again.
+        Raises:
+            Diverged: a row is not what today's control code does.
+            JournalBroken: it does not follow the row before it.
+            Undecodable: what it carries is no value of a known type.
+        """
+        first = self.seq
+        while not self.ready:
+            if self._in_hand is not None:
+                if self.end is not None or not self._fire():
+                    self._deliver(self._in_hand)
+                    self._in_hand, self._settled = None, False
+                continue
+            if not self._settled:
+                self._settle()
+            if not self.rows or self.seq - first >= UNBROKEN:
+                return False
+            self._take(self.rows.pop())
+        return True
+
+    def _take(self, row: JournalRow) -> None:
+        """Take the next row in hand: it is compared with what was done, and its time is now the logical time."""
+        if row.seq != self.seq + 1 or row.at < self.at:
+            raise JournalBroken(
+                f"row {row.seq} at {row.at.isoformat()} cannot follow row {self.seq} at {self.at.isoformat()}: "
+                "rows are numbered without gaps, and their time never falls"
+            )
+        if isinstance(row, (OutcomeRow, TimeRow)):
+            passed = self._past.at(row.stamp.basis)
+            if isinstance(row, OutcomeRow):
+                check_outcome(row, self.open.get(row.call), passed, self.trace, self.codec)
+            else:
+                check_time(row, passed, self.trace)
+            self.marks.written(row.stamp.marks)
+        self.seq, self.at, self._in_hand = row.seq, row.at, row
+
+    def _fire(self) -> bool:
+        """Fire the earliest timer that is due at the logical time. False: there is none."""
+        timer = self.timers.pop_due(self.at)
+        if timer is None:
+            return False
+        subject = timer.subject
+        if isinstance(subject, Scope):
+            if subject.kind is ScopeKind.CLEANUP:
+                self._tell(CleanupCut(subject.owner.label, str(subject)))
+            self.cancel(subject)
+        elif isinstance(subject, BranchState):
+            self.resume(subject)
+        else:
+            self.resume(subject.branch, error=WaitTimeout(subject.shown, subject.timeout))
+        return True
+
+    def _deliver(self, row: JournalRow) -> None:
+        """Give a row to whom it concerns."""
+        if isinstance(row, OutcomeRow):
+            self.resume(self.open[row.call].branch, *self._outcome(row))
+        elif isinstance(row, (SignalRow, ControlRow)):
+            if self.end is not None:
+                self.late.append(row)
+            elif isinstance(row, ControlRow):
+                self.cancel(self.root.scopes[0])
+            else:
+                for wait in self.signals.arrive(row):
+                    self.resume(wait.branch, *self.read(row, wait.shown))
+
+    def _settle(self) -> None:
+        """No turn is left: operations that were called in this row, and are still open, are admitted (T3)."""
+        for call in self.called:
+            if call.id in self.open:
+                call.admitted = True
+                self.unsent[call.id] = call
+        self.called.clear()
+        earliest = self.timers.earliest()
+        self._past.add(self.seq, Passed(self.trace.digest(), None if earliest is None else earliest.call))
+        self._settled = True
+
+    # ----------------------------------------------------------------------------------------- waits and ends
+
+    def cancel(self, scope: Scope) -> None:
+        """Cancel a scope: blocked branches are woken, or have their operation asked to stop (T10)."""
+        if scope.cancelled:
+            return
+        scope.cancelled = True
+        for branch in reached(scope):
+            wait = branch.wait
+            if isinstance(wait, OperationCall) and wait.admitted:
+                if not wait.cancel_requested:
+                    wait.cancel_requested = True
+                    if wait.id not in self.unsent:
+                        self.untold[wait.id] = wait
+            elif wait is not None and not isinstance(wait, Joining):
+                self.resume(branch, error=Cancelled())
+
+    def resume(self, branch: BranchState, value: object = None, error: BaseException | None = None) -> None:
+        """End a branch's wait and give it a turn."""
+        wait = branch.wait
+        if isinstance(wait, OperationCall):
+            del self.open[wait.id]
+            self.unsent.pop(wait.id, None)
+            self.untold.pop(wait.id, None)
+        elif isinstance(wait, Receiving):
+            self.signals.receivers.remove(wait.types, wait.place)
+        elif isinstance(wait, Asking):
+            self.signals.askers.remove((wait.key,), wait.place)
+        if wait is not None and wait.timer is not None:
+            self.timers.disarm(wait.timer)
+        branch.wait, branch.value, branch.error = None, value, error
+        self.ready.append(branch)
+
+    def _outcome(self, row: OutcomeRow) -> tuple[object, BaseException | None]:
+        if row.status is OutcomeStatus.CANCELLED:
+            return None, Cancelled()
+        failed = row.status is OutcomeStatus.FAILED
+        return self._opened(row, row.body, row.name if failed else None, row.cause)
+
+    def read(self, row: SignalRow, shown: str) -> tuple[object, BaseException | None]:
+        return self._opened(row, row.body, shown if row.failed else None)
+
+    def _opened(
+        self, row: JournalRow, body: bytes, failed: str | None, cause: BaseException | None = None
+    ) -> tuple[object, OperationFailed | None]:
+        """What a row carries, decoded live and at replay alike: a value, or the failure of what it names (R17)."""
+        value = self.codec.decode(body, source=f"journal row {row.seq} of task {self.start.task_id}")
+        if failed is None:
+            return value, None
+        error = OperationFailed(failed, value.kind, value.type, value.message, value.details)
+        error.__cause__ = cause
+        return None, error
+
+    def finish(self, kind: EndKind, body: bytes = b"", error: BaseException | None = None) -> None:
+        """The control code has ended, in the row in hand (T7)."""
+        unread = self.signals.unread()
+        self.end = End(kind=kind, seq=self.seq, digest=self.trace.digest(), body=body, error=error, unread=unread)
+
+    # ------------------------------------------------------------------- what a driver asks, when no turn is left
+
+    @property
+    def earliest(self) -> Timer | None:
+        """The timer that is due first."""
+        return None if self.end is not None else self.timers.earliest()
+
+    @property
+    def in_flight(self) -> int:
+        """Operations that this activation has sent and that have no outcome."""
+        return len(self.open) - len(self.unsent)
+
+    def stamp(self) -> Stamp:
+        """What the owner's next row has to carry."""
+        return Stamp(basis=self.seq, digest=self.trace.digest(), marks=self.marks.pending)
+
+    def sent(self, call: OperationCall) -> None:
+        """An operation was handed to its executor."""
+        del self.unsent[call.id]
+
+    def told(self, call: OperationCall) -> None:
+        """An operation's executor has heard that it is cancelled."""
+        del self.untold[call.id]
+
+    def branches(self) -> list[BranchState]:
+        """The live branches, openers before their children."""
+        return [] if self.end is not None else live(self.root)

@@ -1,0 +1,140 @@
+"""Operations as they are declared: a function, a name, and how its effect behaves when nobody knows whether it happened."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from enum import Enum
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast, overload
+
+from attrs import evolve, field, frozen, validators
+
+P = ParamSpec("P")
+Q = ParamSpec("Q")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+S = TypeVar("S")
+
+
+class Effect(Enum):
+    """What an operation does to the world when it is invoked again."""
+
+    SAFE = "safe"
+    """Nothing that matters: it may be repeated freely."""
+    KEYED = "keyed"
+    """Its receiver recognises a repetition by the operation's key."""
+    RECONCILED = "reconciled"
+    """A lookup can tell whether it happened."""
+    ONCE = "once"
+    """It must not be repeated."""
+
+
+@frozen
+class RetryPolicy:
+    """How often an operation is invoked before its failure is recorded."""
+
+    invocations: int = field(default=1, validator=validators.ge(1))
+    """In all, the first one included."""
+    within: float | None = field(default=None, validator=validators.optional(validators.gt(0)))
+    """Seconds from the first invocation, after which no other begins."""
+
+
+@frozen(kw_only=True)
+class Operation:
+    """What an invocation knows of itself. A function that declares it as its first parameter is given it."""
+
+    key: str
+    """The idempotency key: the same at each invocation of the operation."""
+    id: str
+    invocation: int
+    """From 1."""
+    deadline: datetime | None = None
+
+
+@frozen
+class OperationDef(Generic[P, R_co]):
+    """An operation. It is not callable: control code performs it with `await task.run(operation, ...)`, which records it.
+
+    `function` is what was decorated, for unit tests.
+    """
+
+    name: str
+    function: Callable[..., Awaitable[R_co]]
+    effect: Effect
+    retry: RetryPolicy = RetryPolicy()
+    timeout: float | None = field(default=None, validator=validators.optional(validators.gt(0)))
+    """Seconds for one invocation."""
+    takes_operation: bool = False
+    instance: Any = None
+    """The object that it was taken from, when it is a method."""
+
+    def using(self, *, timeout: float | None = None, retry: RetryPolicy | None = None) -> OperationDef[P, R_co]:
+        """The same operation with other options, for one call. What is left out stays."""
+        return evolve(
+            self, timeout=self.timeout if timeout is None else timeout, retry=self.retry if retry is None else retry
+        )
+
+    @overload
+    def __get__(self, instance: None, owner: type[Any]) -> OperationDef[P, R_co]: ...
+    @overload
+    def __get__(
+        self: OperationDef[Concatenate[S, Q], R_co], instance: S, owner: type[Any]
+    ) -> OperationDef[Q, R_co]: ...
+    def __get__(self, instance: Any, owner: type[Any]) -> Any:
+        return self if instance is None else evolve(self, instance=instance)
+
+    async def invoke(self, operation: Operation, args: tuple[object, ...], kwargs: dict[str, object]) -> R_co:
+        """Run the function once. Whatever it raises comes out."""
+        leading = () if self.instance is None else (self.instance,)
+        if self.takes_operation:
+            leading = (*leading, operation)
+        return await self.function(*leading, *args, **kwargs)
+
+
+class Declare(Protocol):
+    """The decorator: of a function that takes an `Operation` first, of a method that does, of one that does not."""
+
+    @overload
+    def __call__(self, function: Callable[Concatenate[Operation, P], Awaitable[R]], /) -> OperationDef[P, R]: ...
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[S, Operation, P], Awaitable[R]], /
+    ) -> OperationDef[Concatenate[S, P], R]: ...
+    @overload
+    def __call__(self, function: Callable[P, Awaitable[R]], /) -> OperationDef[P, R]: ...
+
+
+def operation(
+    *, effect: Effect, name: str | None = None, retry: RetryPolicy | None = None, timeout: float | None = None
+) -> Declare:
+    """Declare an operation.
+
+    Args:
+        effect: there is no default: somebody has to think about it.
+        name: what the journal calls it. None: the function's name. Give one before renaming the function.
+        retry: None: one invocation.
+        timeout: seconds for one invocation. None: no limit.
+    """
+
+    def declare(function: Callable[..., Awaitable[Any]]) -> OperationDef[Any, Any]:
+        return OperationDef(
+            name=function.__name__ if name is None else name,
+            function=function,
+            effect=effect,
+            retry=RetryPolicy() if retry is None else retry,
+            timeout=timeout,
+            takes_operation=_takes_operation(function),
+        )
+
+    return cast("Declare", declare)
+
+
+def _takes_operation(function: Callable[..., Awaitable[Any]]) -> bool:
+    """Whether its first parameter, or the one after `self`, is annotated as `Operation`."""
+    first = list(inspect.signature(function).parameters.values())[:2]
+    annotations = [parameter.annotation for parameter in first]
+    return any(
+        annotation is Operation or (isinstance(annotation, str) and annotation.rpartition(".")[2] == Operation.__name__)
+        for annotation in annotations
+    )

@@ -1,0 +1,87 @@
+"""Which signal goes to which receiver, and who waits for which answer (T21). Derived from arrival rows and calls alone."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from itertools import count
+from typing import Generic, TypeVar
+
+from greenroom.runtime.replay.rows import SignalRow
+
+W = TypeVar("W")
+
+
+class Waiting(Generic[W]):
+    """Who waits under which names, in the order of their calls. `W` is whatever stands for a wait."""
+
+    __slots__ = ("_calls", "_names")
+
+    def __init__(self) -> None:
+        self._names: dict[str, dict[int, W]] = {}
+        self._calls = count()
+
+    def add(self, names: Iterable[str], wait: W) -> int:
+        """Register a wait; gives its place in the order of calls."""
+        place = next(self._calls)
+        for name in names:
+            self._names.setdefault(name, {})[place] = wait
+        return place
+
+    def remove(self, names: Iterable[str], place: int) -> None:
+        for name in names:
+            waits = self._names[name]
+            del waits[place]
+            if not waits:
+                del self._names[name]
+
+    def under(self, name: str) -> tuple[W, ...]:
+        return tuple(self._names.get(name, {}).values())
+
+    def first(self, name: str) -> W | None:
+        return next(iter(self._names.get(name, {}).values()), None)
+
+
+class Signals(Generic[W]):
+    """Unread signals, answers, and those who wait for either."""
+
+    __slots__ = ("_answers", "_unread", "askers", "receivers")
+
+    def __init__(self) -> None:
+        self.receivers: Waiting[W] = Waiting()
+        """By the types that they take."""
+        self.askers: Waiting[W] = Waiting()
+        """By the key whose answer they wait for."""
+        self._unread: dict[str, deque[SignalRow]] = {}
+        self._answers: dict[str, SignalRow] = {}
+
+    def read(self, types: Iterable[str]) -> SignalRow | None:
+        """Take the first unread signal of one of these types."""
+        heads = [queue[0] for type_ in types if (queue := self._unread.get(type_))]
+        if not heads:
+            return None
+        row = min(heads, key=lambda head: head.seq)
+        queue = self._unread[row.type]
+        queue.popleft()
+        if not queue:
+            del self._unread[row.type]
+        return row
+
+    def answer(self, key: str) -> SignalRow | None:
+        """The answer under a key, if it has come. It stays for whoever asks again."""
+        return self._answers.get(key)
+
+    def arrive(self, row: SignalRow) -> tuple[W, ...]:
+        """A row has come: who gets it, in the order of their calls. A signal has one reader, an answer as many as wait for it."""
+        if row.answers is not None:
+            self._answers.setdefault(row.answers, row)
+            return self.askers.under(row.answers)
+        first = self.receivers.first(row.type)
+        if first is None:
+            self._unread.setdefault(row.type, deque()).append(row)
+            return ()
+        return (first,)
+
+    def unread(self) -> tuple[SignalRow, ...]:
+        """What nobody has received, in its order."""
+        return tuple(sorted((row for queue in self._unread.values() for row in queue), key=lambda row: row.seq))

@@ -1,0 +1,36 @@
+"""What control code has called so far, as a rolling checksum (T25).
+
+Rows name operations only; that a sleep, a limit or a receive has moved would not show in them. The checksum takes in every call:
+kind, place, name, kinds of messages, seconds. Parameters are left to their own comparison, which forgives what a class may change.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import Final
+
+SHOWN: Final = 10
+"""Calls that are remembered by name, for the error that names a difference."""
+
+
+class Trace:
+    __slots__ = ("_hash", "_recent")
+
+    def __init__(self) -> None:
+        self._hash = blake2b(digest_size=16)
+        self._recent: list[str] = []
+
+    def add(self, branch: str, number: int, call: str) -> None:
+        line = f"{branch}#{number} {call}"
+        self._hash.update(f"{len(line)}:{line}".encode())
+        self._recent.append(line)
+        if len(self._recent) >= 2 * SHOWN:
+            del self._recent[:SHOWN]
+
+    @property
+    def recent(self) -> tuple[str, ...]:
+        """The last calls, in their order."""
+        return tuple(self._recent[-SHOWN:])
+
+    def digest(self) -> bytes:
+        return self._hash.digest()

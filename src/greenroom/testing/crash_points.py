@@ -1,0 +1,245 @@
+"""Points at which an execution may die, named by what it commits (R35), and a store that stops the world at one of them.
+
+A point is a phase and a transition's name. `before AcceptMessage shop/till sale-1`: it was asked for, and never happened.
+`unacknowledged AcceptMessage …`: it was committed, and nobody was told. `after AcceptMessage …`: it was committed and answered,
+and what could be done on the answer without the store was done.
+
+A store under `CrashPoints` works in step with the event loop, so that each run of a scenario passes the same points in the same
+order: it takes one transition or query at a time, whenever every event-loop task waits. Its commits are thus never shared.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from greenroom.errors import Misuse
+from greenroom.persistence.driver import NotReached
+from greenroom.testing.pace import Pace
+from greenroom.testing.transition_names import TransitionNames
+from greenroom.testing.wrapped_driver import WrappedDriver
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+    from types import TracebackType
+
+    from greenroom.persistence import Driver, Hold, Query, Renewer, Transition
+    from greenroom.persistence.driver import Applied, Inbox, News
+
+
+class Phase(Enum):
+    BEFORE = "before"
+    UNACKNOWLEDGED = "unacknowledged"
+    AFTER = "after"
+
+
+class Killed(Exception):
+    """Ends the store thread of an execution that has died. Callers see `StoreUnavailable`, in a scope that is cancelled."""
+
+
+class CrashPoints:
+    """The points that the stores of one execution pass, and its death at one of them.
+
+        async with CrashPoints({"before FinishDelivery shop/till sale-1"}) as points:
+            async with gr.Runtime(tree, store=StoreSource(url, driver=points.wrap)):
+                ...
+        assert points.died_at is not None
+
+    At the death the stores stop to answer, then the block is cancelled, so that no `finally` of it can write; whatever comes out of
+    it ends there. It needs a virtual clock.
+
+    Args:
+        kill_at: points; the first that is reached is the execution's death.
+        names: those of the database's earlier executions, to go on with.
+    """
+
+    def __init__(self, kill_at: Collection[str] = (), names: TransitionNames | None = None) -> None:
+        self.names = names or TransitionNames()
+        self.passed: dict[str, None] = {}
+        """The points so far, in order."""
+        self.died_at: str | None = None
+        self._kill_at = frozenset(kill_at)
+        self._pace = Pace()
+        self._scope = anyio.CancelScope()
+        self._doomed_at: str | None = None
+        """Die there once the loop is idle: what was acknowledged has its effect first."""
+        self._let_time_go: Callable[[], object] | None = None
+        self._holds: list[Hold] = []
+
+    def wrap(self, driver: Driver) -> Driver:
+        """For `open_store(driver=…)` and `StoreSource(driver=…)`."""
+        return MortalDriver(driver, self)
+
+    async def __aenter__(self) -> CrashPoints:
+        await self._pace.__aenter__()
+        if not self._pace.virtual:
+            await self._pace.__aexit__(None, None, None)
+            raise Misuse(
+                "CrashPoints keeps in step with the event loop, which needs a VirtualClock: start the run with it"
+            )
+        self._scope.__enter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        try:
+            return bool(self._scope.__exit__(kind, error, trace)) or self._is_wreckage(error)
+        except Exception as left:  # what is left of a group when its cancellations are taken out
+            if not self._is_wreckage(left):
+                raise
+            return True
+        finally:
+            await self._pace.__aexit__(None, None, None)
+
+    def _is_wreckage(self, error: BaseException | None) -> bool:
+        """Did something fall to pieces as the execution died? That is of no interest: it is what it was killed for."""
+        return self.died_at is not None and isinstance(error, Exception)
+
+    # ------------------------------------------------------------------------------------ called in the store thread
+
+    def check(self) -> None:
+        """Raise `Killed` when the execution is dead."""
+        if self.died_at is not None:
+            raise Killed(self.died_at)
+
+    @property
+    def doomed(self) -> bool:
+        """Is death due, or over?"""
+        return self._doomed_at is not None or self.died_at is not None
+
+    def step(self) -> None:
+        """Wait until the event loop has nothing to do, and die there if that is due."""
+        self.check()
+        self._pace.wait_idle()
+        if self._doomed_at is not None and self.died_at is None:
+            self._die(self._doomed_at)
+        self.check()
+
+    def reach(self, phase: Phase, name: str) -> None:
+        point = f"{phase.value} {name}"
+        self.passed[point] = None
+        if point in self._kill_at:
+            if phase is Phase.AFTER:
+                self._doomed_at = point
+                self._let_time_go = self._pace.stop_time()  # or it might jump before death comes
+            else:
+                self._die(point)
+
+    def _die(self, point: str) -> None:
+        self.died_at = point
+        for hold in self._holds:
+            hold.let_go()
+        self._pace.post(self._scope.cancel)
+        if self._let_time_go is not None:
+            self._pace.post(self._let_time_go)
+        raise Killed(point)
+
+    def keep(self, hold: Hold) -> Hold:
+        self._holds.append(hold)
+        return MortalHold(hold, self)
+
+
+class MortalDriver(WrappedDriver):
+    """A driver of an execution that may die: from then on it answers nothing."""
+
+    def __init__(self, inner: Driver, points: CrashPoints) -> None:
+        super().__init__(inner)
+        self._points = points
+        self._inbox = SteppingInbox(inner.inbox, points)
+
+    @property
+    def inbox(self) -> Inbox:
+        return self._inbox
+
+    async def open(self) -> None:
+        self._points.check()
+        await self.inner.open()
+
+    async def apply(self, batch_id: str, items: Sequence[Transition[Any]]) -> Applied:
+        points = self._points
+        points.check()
+        (item,) = items  # the inbox gives one at a time
+        name = points.names.of(item)
+        points.reach(Phase.BEFORE, name)
+        applied = await self.inner.apply(batch_id, items)
+        self._committed(name, item, applied)
+        return applied
+
+    async def recover(self, batch_id: str, items: Sequence[Transition[Any]]) -> Applied | None:
+        self._points.check()
+        applied = await self.inner.recover(batch_id, items)
+        if applied is not None:
+            self._committed(self._points.names.of(items[0]), items[0], applied)
+        return applied
+
+    def _committed(self, name: str, item: Transition[Any], applied: Applied) -> None:
+        self._points.names.learn(item, applied.answers[0])
+        self._points.reach(Phase.UNACKNOWLEDGED, name)
+        self._points.reach(Phase.AFTER, name)
+
+    async def read(self, query: Query[Any]) -> Any:
+        self._points.check()
+        answer = await self.inner.read(query)
+        self._points.names.learn(query, answer)
+        return answer
+
+    async def news(self) -> News:
+        self._points.check()
+        return await self.inner.news()
+
+    def renewer(self) -> Renewer:
+        return MortalRenewer(self.inner.renewer(), self._points)
+
+    def hold(self, execution_id: str) -> Hold | None:
+        hold = self.inner.hold(execution_id)
+        return None if hold is None else self._points.keep(hold)
+
+
+class SteppingInbox:
+    """Gives one item at a time, whenever the event loop has nothing to do."""
+
+    def __init__(self, inner: Inbox, points: CrashPoints) -> None:
+        self._inner = inner
+        self._points = points
+        self.put = inner.put
+
+    async def get(self, timeout: float | None) -> object | None:
+        if self._points.doomed:
+            self._points.step()
+        item = await self._inner.get(timeout)
+        if item is not None:
+            self._points.step()
+        return item
+
+    def get_nowait(self) -> object | None:
+        return None
+
+
+class MortalRenewer:
+    """Renews until the execution dies."""
+
+    def __init__(self, inner: Renewer, points: CrashPoints) -> None:
+        self._inner = inner
+        self._points = points
+        self.close = inner.close
+
+    def renew(self, execution_id: str, lease: float) -> bool:
+        if self._points.died_at is not None:
+            raise NotReached("the execution is dead")
+        return self._inner.renew(execution_id, lease)
+
+
+class MortalHold:
+    """The proof of life of an execution that cannot take it back in an orderly way once it has died."""
+
+    def __init__(self, inner: Hold, points: CrashPoints) -> None:
+        self._inner = inner
+        self._points = points
+        self.let_go = inner.let_go
+
+    def release(self) -> None:
+        if self._points.died_at is None:
+            self._inner.release()
