@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator
     from types import FrameType
 
+    from tests.persistence.postgres.servers import Server
+
 BACKENDS: Final[tuple[Backend, ...]] = get_args(Backend)
 
 LIMIT: Final = 60.0
@@ -140,6 +142,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.fixturenames.append("backend")
     if "backend" in metafunc.fixturenames:
         metafunc.parametrize("backend", names)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Generator[Server, None, None]:
+    """One PostgreSQL server a test session, for those who ask for it."""
+    from tests.persistence.postgres.servers import running_server  # this file also serves folders of other tests
+
+    with running_server() as server:
+        yield server
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import pytest
 import greenroom as gr
 
 README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
-PROGRAM, SERVICE = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+PROGRAM, SERVICE, DURABLE = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "trio"])
@@ -23,6 +23,14 @@ def test_the_first_program_prints_what_its_comments_say(tmp_path: Path, loop: st
     program.write_text(PROGRAM.replace("anyio.run(main)", f"anyio.run(main, backend={loop!r})"), encoding="utf-8")
     done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.split() == re.findall(r"print\(.*# (\d+)", PROGRAM)
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "trio"])
+def test_the_durable_program_prints_what_its_comments_say(tmp_path: Path, loop: str) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(DURABLE.replace("anyio.run(main)", f"anyio.run(main, backend={loop!r})"), encoding="utf-8")
+    done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.split() == re.findall(r"print\(.*# (\w+)", DURABLE)
 
 
 def test_the_first_program_is_short() -> None:

@@ -6,14 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.persistence.conftest import STORES, postgres
+from tests.persistence.conftest import STORES
 from tests.persistence.postgres.servers import fresh_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-__all__ = ["postgres"]
 
 
 @pytest.fixture(params=STORES)

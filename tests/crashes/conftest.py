@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.crashes.system_calls import why_not_traced
-from tests.persistence.conftest import STORES, postgres
+from tests.persistence.conftest import STORES
 from tests.persistence.postgres.servers import fresh_schema
 
 if TYPE_CHECKING:
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.persistence.postgres.servers import Server
-
-__all__ = ["postgres"]
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ import greenroom as gr
 from greenroom.demo.messages import Read
 from greenroom.demo.reader import READER_MAILBOX, IsolatedReader, Reader
 from greenroom.demo.reporter import Outcome
+from greenroom.demo.review_store import store_url
 from greenroom.demo.text import encode_path
 from greenroom.demo.tree import desk, pool_of
 from greenroom.demo.values import FileRecord, Found, Status
@@ -98,23 +99,32 @@ class Reviewed:
         return [record.path for record in self.outcome.records if record.status is status]
 
 
+def running(tree: gr.Supervisor, store: Path | None = None) -> gr.Runtime:
+    """A runtime for a desk, with a store in memory unless a file is named."""
+    if store is not None:
+        return gr.Runtime(tree, store=store_url(store))
+    return gr.Runtime(tree, store="sqlite://:memory:", volatile=True)
+
+
 async def review(
     folder: Path,
     *,
     readers: Sequence[gr.Child] | None = None,
     chaos: int | None = None,
     during: Callable[[gr.Runtime], Any] | None = None,
+    store: Path | None = None,
 ) -> Reviewed:
     """Review a folder to the end. `during` is an async function that runs beside the desk."""
     outcomes: list[Outcome] = []
     events: list[gr.Event] = []
     tree = desk(
         folder,
+        store=None if store is None else store_url(store),
         readers=readers_of(folder) if readers is None else readers,
         chaos=chaos,
         written=outcomes.append,
     )
-    async with gr.Runtime(tree) as runtime:
+    async with running(tree, store) as runtime:
         with runtime.events(buffer=100_000) as stream:
             try:
                 if during is not None:

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 import greenroom as gr
+from greenroom.demo.chaos import plan
+from greenroom.demo.clerk import IN_HAND
 from greenroom.demo.desk_actor import ChaosCrash, Strike, Way
 from greenroom.demo.files import walk
-from greenroom.demo.messages import HowFar, Lookup
+from greenroom.demo.messages import HowFar, Kept, Progress, ShowKept
+from greenroom.demo.portions import PORTION, in_portions
 from greenroom.demo.reader import Reader
 from greenroom.demo.reporter import Outcome
-from greenroom.demo.tree import READERS, desk
+from greenroom.demo.tree import READERS, desk, victims
 from greenroom.demo.values import Code, FileRecord, Found, Status
-from tests.demo.desks import DEEP, SlowReader, fill, readers_of, review
+from tests.demo.desks import DEEP, SlowReader, fill, readers_of, review, running
 
 
 async def test_a_desk_reviews_a_folder_writes_its_report_and_ends_by_itself(tmp_path: Path) -> None:
@@ -87,48 +92,104 @@ async def test_a_reader_comes_back_after_a_growing_delay(tmp_path: Path) -> None
     assert all(0.8 * 0.05 * 2**n <= delay <= 0.05 * 2**n for n, delay in enumerate(delays))
 
 
-@pytest.mark.parametrize("victim", ["index", "reporter", "intake", "readers/reader-1"])
-@pytest.mark.parametrize("way", [Way.AT_ONCE, Way.IN_WORK])
+def first_shelf(folder: Path) -> str:
+    """The shelf of the index that the first files of a folder go to."""
+    return f"index/{next(in_portions(walk(folder))).key}"
+
+
+@pytest.mark.parametrize(
+    ("victim", "way"),
+    [
+        ("readers/reader-1", Way.AT_ONCE),
+        ("readers/reader-1", Way.IN_WORK),
+        ("reporter", Way.AT_ONCE),
+        ("reporter", Way.IN_WORK),
+        ("intake", Way.IN_WORK),
+        ("clerk", Way.IN_WORK),
+        ("index", Way.IN_WORK),
+    ],
+)
 async def test_the_crash_of_any_actor_changes_no_finding(tmp_path: Path, victim: str, way: Way) -> None:
     calm = await review(fill(tmp_path))
 
     async def strike(runtime: gr.Runtime) -> None:
-        runtime.ref(f"desk/{victim}").tell(Strike(way))
+        await runtime.ref(f"desk/{first_shelf(tmp_path) if victim == 'index' else victim}").send(Strike(way))
 
     struck = await review(tmp_path, during=strike)
+    assert [event for event in struck.events if isinstance(event, gr.ActorEnded) and not event.exit.clean]
     assert struck.findings == calm.findings
 
 
-async def test_what_the_index_forgot_in_a_crash_is_brought_again(tmp_path: Path) -> None:
-    fill(tmp_path)
+async def some_answered(runtime: gr.Runtime, least: int) -> Progress:
+    """Wait until so many files have their result, or the desk is through."""
+    while (progress := await runtime.ref("desk/reporter").ask(HowFar())).answered < least:
+        pass
+    return progress
+
+
+async def test_a_shelf_of_the_index_has_after_its_crash_what_it_had_before(tmp_path: Path) -> None:
+    fill(tmp_path, 300)
+    seen: list[Kept] = []
+
+    async def crash_late(runtime: gr.Runtime) -> None:
+        await some_answered(runtime, 50)
+        shelf = runtime.ref(f"desk/{first_shelf(tmp_path)}")
+        seen.append(await shelf.ask(ShowKept()))
+        await shelf.send(Strike(Way.IN_WORK))
+        seen.append(await shelf.ask(ShowKept()))
+
+    result = await review(tmp_path, readers=readers_of(tmp_path, 2, SlowReader), during=crash_late)
+    ended = [event.path for event in result.events if isinstance(event, gr.ActorEnded) and not event.exit.clean]
+    assert ended == [f"desk/{first_shelf(tmp_path)}"]
+    before, after = seen
+    assert before == after
+    assert (len(before.records), before.times) == (PORTION, 1)
+
+
+class Counting(SlowReader):
+    """Counts in `times` how often each file was read."""
+
+    times: Counter[str]
+
+    def review(self, found: Found) -> FileRecord:
+        self.times[found.path] += 1
+        return super().review(found)
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often the readers called `Counting` have read each file."""
+    counter = Counter[str]()
+    monkeypatch.setattr(Counting, "times", counter, raising=False)
+    return counter
+
+
+async def test_an_intake_that_crashed_has_no_file_read_again(tmp_path: Path, read: Counter[str]) -> None:
+    fill(tmp_path, 300)
 
     async def strike_late(runtime: gr.Runtime) -> None:
-        progress = await runtime.ref("desk/intake").ask(HowFar())
-        while progress.answered < 20:
-            progress = await runtime.ref("desk/intake").ask(HowFar())
-        runtime.ref("desk/index").tell(Strike(Way.AT_ONCE))
+        await some_answered(runtime, 100)
+        await runtime.ref("desk/intake").send(Strike(Way.IN_WORK))
 
-    result = await review(tmp_path, during=strike_late)
-    assert result.report["run"]["restarts"] == {"desk/index": 1, "desk/intake": 1, "desk/reporter": 1}
-    assert len(result.outcome.records) == len(list(walk(tmp_path)))
+    result = await review(tmp_path, readers=readers_of(tmp_path, 2, Counting, Counting), during=strike_late)
+    assert result.report["run"]["restarts"] == {"desk/intake": 1}
+    assert set(read.values()) == {1}
 
 
-async def test_an_intake_that_crashed_reads_only_what_the_index_does_not_know(tmp_path: Path) -> None:
-    fill(tmp_path)
-    read: Counter[str] = Counter()
-
-    class Counting(Reader):
-        def review(self, found: Found) -> FileRecord:
-            read[found.path] += 1
-            return super().review(found)
+async def test_a_clerk_that_crashed_has_read_again_what_it_had_in_hand_and_each_is_on_record_once(
+    tmp_path: Path, read: Counter[str]
+) -> None:
+    fill(tmp_path, 600)
 
     async def strike_late(runtime: gr.Runtime) -> None:
-        while (await runtime.ref("desk/intake").ask(HowFar())).answered < 20:
-            pass
-        runtime.ref("desk/intake").tell(Strike(Way.AT_ONCE))
+        await some_answered(runtime, 100)
+        await runtime.ref("desk/clerk").send(Strike(Way.IN_WORK))
 
-    await review(tmp_path, readers=readers_of(tmp_path, 2, Counting, Counting), during=strike_late)
-    assert sum(count == 1 for count in read.values()) >= 17  # of the first 20, less the few that were on their way
+    result = await review(tmp_path, readers=readers_of(tmp_path, 2, Counting, Counting), during=strike_late)
+    run = result.report["run"]
+    assert run["restarts"] == {"desk/clerk": 1}
+    assert 0 < sum(count > 1 for count in read.values()) <= IN_HAND * PORTION
+    assert (run["recorded_once"], run["recorded_twice"]) == (len(list(walk(tmp_path))), 0)
 
 
 async def test_a_file_that_chaos_crashed_three_times_is_read_a_fourth_time(tmp_path: Path) -> None:
@@ -157,16 +218,29 @@ async def test_the_findings_of_a_chaotic_run_equal_those_of_a_calm_one(tmp_path:
     assert wild.findings == calm.findings
 
 
+def seed_that_strikes_all(readers: Sequence[gr.Child], before: int) -> int:
+    """A seed by which everybody is struck before so many files are answered, the isolated reader at once: it has little to do."""
+    names = victims(readers)
+    for seed in itertools.count():
+        first = list(itertools.islice(plan(seed, names), len(names)))
+        ways = {strike.victim: strike.way for strike in first}
+        if first[-1].after <= before and ways["readers/isolated"] is Way.AT_ONCE:
+            return seed
+    raise AssertionError
+
+
 async def test_chaos_strikes_every_kind_of_actor_but_itself(tmp_path: Path) -> None:
-    result = await review(fill(tmp_path, 200), readers=readers_of(tmp_path, 1), chaos=1)
-    assert set(result.report["run"]["restarts"]) >= {
+    readers = readers_of(tmp_path, 1)
+    result = await review(fill(tmp_path, 600), readers=readers, chaos=seed_that_strikes_all(readers, 50))
+    crashed = {event.path for event in result.events if isinstance(event, gr.ActorEnded) and not event.exit.clean}
+    assert {path for path in crashed if not path.startswith("desk/index/")} == {
         "desk/readers/reader-1",
         "desk/readers/isolated",
-        "desk/index",
         "desk/reporter",
+        "desk/clerk",
         "desk/intake",
     }
-    assert "desk/chaos" not in result.report["run"]["restarts"]
+    assert any(path.startswith("desk/index/") for path in crashed)
 
 
 async def test_over_ten_thousand_files_the_mailboxes_of_slow_readers_are_full_and_never_fuller(tmp_path: Path) -> None:
@@ -184,30 +258,14 @@ async def test_all_readers_of_the_pool_take_part(tmp_path: Path) -> None:
     assert min(marks[f"desk/readers/reader-{n}"] for n in range(1, 5)) >= 5  # of 106; trio starts lanes in any order
 
 
-async def test_the_index_answers_what_is_known_of_a_file(tmp_path: Path) -> None:
-    fill(tmp_path)
-    answers: list[FileRecord | None] = []
-
-    async def look_up(runtime: gr.Runtime) -> None:
-        index = runtime.ref("desk/index")
-        answers.append(await index.ask(Lookup("no such file")))
-        while (record := await index.ask(Lookup("bad.json"))) is None:
-            pass
-        answers.append(record)
-
-    await review(tmp_path, during=look_up)
-    unknown, known = answers
-    assert unknown is None
-    assert known is not None
-    assert [finding.code for finding in known.review.findings] == [Code.JSON_INVALID]
-
-
 async def test_a_report_that_cannot_be_written_ends_the_desk_in_good_order(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("a file, not a folder")
     outcomes: list[Outcome] = []
     tree = desk(tmp_path, out=tmp_path / "taken", readers=readers_of(tmp_path), written=outcomes.append)
-    async with gr.Runtime(tree) as runtime:
+    async with running(tree) as runtime:
         await runtime.wait()
+    assert runtime.report is not None
+    assert (runtime.report.stage, runtime.report.stuck) == (gr.Stage.REQUESTED, ())
     (outcome,) = outcomes
     assert outcome.files == ()
     assert "taken" in str(outcome.failure)
@@ -225,15 +283,15 @@ async def test_a_folder_that_has_gone_ends_the_tree_by_failure(tmp_path: Path) -
     tree = desk(folder, readers=readers_of(folder))
     folder.rmdir()
     with pytest.raises(gr.TreeFailed):
-        async with gr.Runtime(tree) as runtime:
+        async with running(tree) as runtime:
             await runtime.wait()
 
 
 async def test_a_desk_that_is_stopped_before_its_end_writes_nothing(tmp_path: Path) -> None:
     fill(tmp_path)
     tree = desk(tmp_path, readers=readers_of(tmp_path, 2, SlowReader))
-    async with gr.Runtime(tree) as runtime:
-        await runtime.ref("desk/intake").ask(HowFar())
+    async with running(tree) as runtime:
+        await runtime.ref("desk/reporter").ask(HowFar())
         report = await runtime.stop()
     assert report.clean
     assert not os.path.exists(tmp_path / ".greenroom")

@@ -15,7 +15,7 @@ import anyio
 import pytest
 
 import greenroom as gr
-from examples import blocking_library, rate_limited_fetcher, status_page, tool_agent
+from examples import accounts, blocking_library, rate_limited_fetcher, status_page, tool_agent
 
 FOLDER = Path(__file__).parent.parent.parent / "examples"
 FILES = sorted(FOLDER.glob("*.py"))
@@ -28,6 +28,10 @@ OUTPUT: dict[ModuleType, list[str]] = {
         "calculators that are left: 0",
     ],
     blocking_library: ["refused: no such column: everything", "written: (200, 2450.0)"],
+    accounts: [
+        "100 transfers, all sent again: 100 duplicates",
+        "alice has 900 after 101 moves, bob has 100 after 100",
+    ],
 }
 
 
@@ -38,10 +42,11 @@ async def test_an_example_prints_what_it_should(example: ModuleType, capsys: pyt
     assert capsys.readouterr().out.splitlines() == OUTPUT[example]
 
 
-def test_the_agent_runs_as_a_program_with_its_processes() -> None:
-    command = [sys.executable, str(FOLDER / "tool_agent.py")]
+@pytest.mark.parametrize("example", [tool_agent, accounts], ids=lambda example: example.__name__.rpartition(".")[2])
+def test_an_example_with_processes_of_its_own_runs_as_a_program(example: ModuleType) -> None:
+    command = [sys.executable, str(example.__file__)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=True)
-    assert done.stdout.splitlines() == OUTPUT[tool_agent]
+    assert done.stdout.splitlines() == OUTPUT[example]
 
 
 # -------------------------------------------------------------------------------------------- the status page

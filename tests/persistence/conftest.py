@@ -7,24 +7,16 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from tests.persistence.postgres.database import PostgresDatabase
-from tests.persistence.postgres.servers import fresh_schema, running_server
+from tests.persistence.postgres.servers import fresh_schema
 from tests.persistence.stores import SqliteDatabase
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.persistence.postgres.servers import Server
     from tests.persistence.stores import Database
 
 STORES: Final = ("sqlite", "postgres")
-
-
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[Server]:
-    """One PostgreSQL server a test session."""
-    with running_server() as server:
-        yield server
 
 
 @pytest.fixture(params=STORES)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from greenroom.errors import PayloadTooLarge
+from greenroom.errors import PayloadTooLarge, Undecodable
 from greenroom.persistence.addresses import ReadAddress, StateWrite
 from greenroom.persistence.content import (
     HARD_LIMIT,
@@ -99,7 +99,7 @@ async def test_messages_states_and_replies_may_be_content(database: Database) ->
 async def test_content_that_is_not_there_reads_as_none(database: Database) -> None:
     async with database.open() as store:
         assert await store.read(ReadContent(digest="nothing")) is None
-        with pytest.raises(LookupError, match="nothing"):
+        with pytest.raises(Undecodable, match=r"the content nothing .*it is gone"):
             await fetch(store, Content("nothing", 70_000))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+import anyio
 import pytest
 
 from greenroom.persistence.addresses import ReadAddress
@@ -46,6 +47,23 @@ async def test_messages_wait_in_the_order_of_their_acceptance(database: Database
         assert {receipt.disposition for receipt in receipts} == {Disposition.ACCEPTED}
         assert await desk.waiting() == ["c", "a", "b"]
         assert await queued(store) == (3, 3, 0)
+
+
+async def test_identities_and_types_are_any_text(database: Database) -> None:
+    odd = ["\x1f", "a\x1fb", "\x1e", "", "ä, b", "NULL", "{}", "'"]
+    async with database.open() as store:
+        desk = await owner(store, "des\x1fk")
+        async with anyio.create_task_group() as group:
+            for text in odd:
+                group.start_soon(done, store, message(desk.address, f"id{text}", type=text, sender=text))
+        records = await desk.records()
+        assert sorted((record.message_id, record.type, record.sender) for record in records) == sorted(
+            (f"id{text}", text, text) for text in odd
+        )
+        for record in records:
+            assert record.seq is not None
+            await desk.handle(record.seq)
+        assert await desk.waiting() == []
 
 
 async def test_a_message_is_kept_whole(database: Database) -> None:

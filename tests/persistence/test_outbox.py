@@ -125,17 +125,24 @@ async def test_c20_a_row_that_was_published_and_not_marked_is_published_again_un
 ) -> None:
     async with database.open() as store:
         await with_outbox(store)
-        (row,) = await store.read(DueOutbox())
+        (row,) = await store.read(DueOutbox(destination="mail"))
         assert (row.address, row.ordinal, row.message_id, row.attempts) == ("desk", 1, "o1", 0)
         assert await done(store, BeginSend(address="desk", ordinal=1, seconds=30.0)) == Sending(1)
-        assert await store.read(DueOutbox()) == ()
+        assert await store.read(DueOutbox(destination="mail")) == ()
         database.time.pass_time(31)  # the relay was killed between publishing and marking
-        (again,) = await store.read(DueOutbox())
+        (again,) = await store.read(DueOutbox(destination="mail"))
         assert (again.message_id, again.attempts) == ("o1", 1)
         assert await done(store, BeginSend(address="desk", ordinal=1, seconds=30.0)) == Sending(2)
         assert await done(store, FinishSend(address="desk", ordinal=1)) == OutboxMoved(OutboxStatus.SENT)
         database.time.pass_time(31)
-        assert await store.read(DueOutbox()) == ()
+        assert await store.read(DueOutbox(destination="mail")) == ()
+
+
+async def test_what_is_due_to_one_destination_is_not_hidden_by_another(database: Database) -> None:
+    async with database.open() as store:
+        await with_outbox(store, count=3)
+        assert await store.read(DueOutbox(destination="chat")) == ()
+        assert [row.message_id for row in await store.read(DueOutbox(destination="mail", limit=2))] == ["o1", "o2"]
 
 
 async def test_a_row_that_one_relay_has_is_not_given_to_another(database: Database) -> None:
@@ -154,11 +161,11 @@ async def test_a_row_that_failed_is_tried_again_later_or_given_up(database: Data
         await with_outbox(store)
         await done(store, BeginSend(address="desk", ordinal=1, seconds=30.0))
         assert await done(store, FailSend(address="desk", ordinal=1, seconds=5.0)) == OutboxMoved(OutboxStatus.PENDING)
-        assert await store.read(DueOutbox()) == ()
+        assert await store.read(DueOutbox(destination="mail")) == ()
         database.time.pass_time(6)
-        assert len(await store.read(DueOutbox())) == 1
+        assert len(await store.read(DueOutbox(destination="mail"))) == 1
         assert await done(store, FailSend(address="desk", ordinal=1, seconds=None)) == OutboxMoved(OutboxStatus.DEAD)
-        assert await store.read(DueOutbox()) == ()
+        assert await store.read(DueOutbox(destination="mail")) == ()
         for transition in (
             BeginSend(address="desk", ordinal=1, seconds=1.0),
             FinishSend(address="desk", ordinal=1),
@@ -173,7 +180,7 @@ async def test_an_operator_requeues_a_row_that_was_given_up(database: Database) 
         assert await refused(store, RequeueSend(address="desk", ordinal=1)) is RefusalReason.NOT_PENDING
         await done(store, FailSend(address="desk", ordinal=1, seconds=None))
         assert await done(store, RequeueSend(address="desk", ordinal=1)) == OutboxMoved(OutboxStatus.PENDING)
-        assert len(await store.read(DueOutbox())) == 1
+        assert len(await store.read(DueOutbox(destination="mail"))) == 1
 
 
 async def test_what_is_asked_of_an_unknown_row_is_refused(database: Database) -> None:

@@ -8,8 +8,8 @@ import attrs
 
 import greenroom.persistence as persistence
 from greenroom.persistence.answers import AnswerTo
-from greenroom.persistence.sqlite.driver import APPLIERS
-from greenroom.persistence.sqlite.reads import READERS
+from greenroom.persistence.applying.appliers import APPLIERS
+from greenroom.persistence.reading.queries import READERS
 from greenroom.persistence.transitions import OwnerWrite, Query, Transition
 
 

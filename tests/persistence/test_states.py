@@ -13,6 +13,7 @@ import pytest
 from greenroom.persistence.callbacks import CALLBACK_MOVES, CallbackStatus
 from greenroom.persistence.executions import EXECUTION_MOVES, ExecutionState
 from greenroom.persistence.messages import MESSAGE_MOVES, MessageStatus
+from greenroom.persistence.operations import OPERATION_MOVES, OperationStatus
 from greenroom.persistence.outbox import OUTBOX_MOVES, OutboxStatus
 from greenroom.persistence.schema.migrations import MIGRATIONS, sql_of, statements
 from greenroom.persistence.states import Moves, steps
@@ -24,6 +25,11 @@ MESSAGE = (
     "VALUES "
 )
 EXECUTION = "INSERT INTO executions (execution_id, host, pid, boot_id, locked, started_at, lease_until, state, ended_at) VALUES "
+
+OPERATION = (
+    "INSERT INTO operations (address, attempt, segment, call, intended_at, name, effect, key, params, params_digest, status, version) "
+    "VALUES ('task:t', 1, 1, 'root#1', 1, 'n', 'once', 'k', x'00', 'd', "
+)
 
 MACHINES: dict[type[Enum], tuple[Moves[Any, Any], str, str, dict[str, tuple[str, str]]]] = {
     ExecutionState: (
@@ -86,6 +92,12 @@ MACHINES: dict[type[Enum], tuple[Moves[Any, Any], str, str, dict[str, tuple[str,
             ),
         },
     ),
+    OperationStatus: (
+        OPERATION_MOVES,
+        "operations",
+        "status",
+        {state: (OPERATION + f"'{state}', 1)", "version = 1") for state in ("pending", "settled", "unresolved")},
+    ),
     OutboxStatus: (
         OUTBOX_MOVES,
         "outbox",
@@ -145,5 +157,5 @@ def test_sqlite_knows_every_state_and_no_other(states: type[Enum]) -> None:
 def test_every_state_is_reached_or_is_a_beginning(states: type[Enum]) -> None:
     moves = MACHINES[states][0]
     reached = {following for _, following in steps(moves)}
-    beginnings = {ExecutionState.ACTIVE, MessageStatus.DELAYED, CallbackStatus.OPEN}
+    beginnings = {ExecutionState.ACTIVE, MessageStatus.DELAYED, CallbackStatus.OPEN, OperationStatus.PENDING}
     assert set(states) - reached <= beginnings

@@ -9,9 +9,8 @@ from anyio.lowlevel import checkpoint
 from attrs import evolve, frozen
 from hypothesis import strategies as st
 
-from greenroom.errors import WaitTimeout
+from greenroom.errors import Cancelled, OperationFailed, WaitTimeout
 from greenroom.runtime.replay.branches import Branches
-from greenroom.runtime.replay.errors import Cancelled, OperationFailed
 from greenroom.runtime.replay.task import Task
 from tests.replay.values import Hint, Steer, burn, echo, pay
 

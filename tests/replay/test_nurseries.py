@@ -6,6 +6,7 @@ from contextvars import ContextVar
 
 import pytest
 
+from greenroom.errors import Cancelled
 from greenroom.runtime.replay import (
     Branch,
     BranchCancelled,
@@ -17,7 +18,6 @@ from greenroom.runtime.replay import (
     StrayCancelled,
     Task,
 )
-from greenroom.runtime.replay.errors import Cancelled
 from tests.replay.stage import staged
 from tests.replay.values import Steer, echo
 

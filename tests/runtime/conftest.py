@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.persistence.conftest import database, postgres
+from tests.persistence.conftest import database
 
-__all__ = ["database", "postgres"]
+__all__ = ["database"]

@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from greenroom.testing import fresh_store
-from tests.persistence.conftest import STORES, postgres
+from tests.persistence.conftest import STORES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.persistence.postgres.servers import Server
-
-__all__ = ["postgres"]
 
 
 @pytest.fixture

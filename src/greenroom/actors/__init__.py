@@ -4,7 +4,7 @@ from greenroom.actors.actor import Actor
 from greenroom.actors.cell import Administration, Cell, Life, State
 from greenroom.actors.context import Context
 from greenroom.actors.current import current_actor
-from greenroom.actors.durable import DurableActor, is_durable
+from greenroom.actors.durable import DurableActor, is_durable, state_type
 from greenroom.actors.events import (
     ActorAbandoned,
     ActorEnded,
@@ -77,5 +77,6 @@ __all__ = [
     "handles",
     "is_durable",
     "open_unit",
+    "state_type",
     "text_of",
 ]

@@ -16,6 +16,13 @@ Perform = Callable[[Any, Any], Awaitable[object]]
 """A handler as the loop calls it: with the body's target and the message."""
 
 
+class Unserved(Exception):
+    """Out of a body, where messages are kept until they are handled: this one was not, though the actor has not failed.
+
+    The cause says why it cannot be handled. Without a cause the body has ended before it came to it.
+    """
+
+
 class Body(Protocol):
     """One incarnation's user code."""
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-import typing
-from typing import Any, ClassVar, Generic, TypeVar, get_origin
+from typing import Any, ClassVar, Generic, TypeVar, get_args, get_origin
 
 from greenroom.actors.actor import Actor
 from greenroom.errors import BadHandler
@@ -45,6 +44,7 @@ class DurableActor(Actor, Generic[S]):
     """Of the form in which this code stores the state. Raise it when older states have to be converted; see `migrate`."""
 
     __state_type__: ClassVar[Any] = None
+    """The type argument, in terms of the class's own parameters. See `state_type`."""
 
     @classmethod
     def migrate(cls, version: int, stored: Any) -> S:
@@ -72,10 +72,32 @@ class DurableActor(Actor, Generic[S]):
                     f"{cls.__qualname__}.{handler.function.__name__} has concurrency={handler.concurrency}: "
                     "a durable actor handles one message at a time, so that each commit holds one"
                 )
-        for base in getattr(cls, "__orig_bases__", ()):
-            if inspect.isclass(get_origin(base)) and issubclass(get_origin(base), DurableActor):
-                (argument,) = typing.get_args(base)
-                cls.__state_type__ = None if isinstance(argument, TypeVar) else argument
+        for base in cls.__dict__.get("__orig_bases__", ()):
+            origin = get_origin(base)
+            if inspect.isclass(origin) and issubclass(origin, DurableActor):
+                given = dict(zip(_parameters(origin), get_args(base), strict=True))
+                (own,) = given.values() if origin is DurableActor else (_substituted(origin.__state_type__, given),)
+                cls.__state_type__ = own
+
+
+def _substituted(kind: Any, given: dict[Any, Any]) -> Any:
+    if isinstance(kind, TypeVar):
+        return given.get(kind, kind)
+    if inspect.isclass(kind) or not _parameters(kind):
+        return kind
+    return kind[tuple(given.get(parameter, parameter) for parameter in _parameters(kind))]
+
+
+def _parameters(kind: Any) -> tuple[Any, ...]:
+    """The type variables of a generic class, or those left in an annotation."""
+    return getattr(kind, "__parameters__", ())
+
+
+def state_type(cls: type[DurableActor[Any]]) -> Any:
+    """What the state of such actors is of: a class, or another annotation; None where they leave it open."""
+    kind = cls.__state_type__
+    is_open = kind is Any or isinstance(kind, TypeVar) or (_parameters(kind) and not inspect.isclass(kind))
+    return None if is_open else kind
 
 
 def is_durable(factory: object) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 from collections.abc import AsyncIterator
 from typing import Final
 
@@ -32,10 +33,10 @@ def begin_and_kill(wanted: Wanted, say: Say) -> int | None:
 
 async def _begin_and_kill(wanted: Wanted, portions: list[Portion], say: Say) -> int | None:
     url = store_url(wanted.store)
-    # In a session of its own, so that Ctrl-C comes to it once: from here.
-    service = await anyio.open_process(wanted.command(), stdin=None, stdout=None, stderr=None, start_new_session=True)
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-        async with service, anyio.create_task_group() as beside:
+        # In a session of its own, so that Ctrl-C comes to it once: from here.
+        started = anyio.open_process(wanted.command(), stdin=None, stdout=None, stderr=None, start_new_session=True)
+        async with await started as service, anyio.create_task_group() as beside:
             beside.start_soon(_pass_on, signals, service)
             beside.start_soon(_kill_when_done, portions[len(portions) // 2], url, service)
             status = await service.wait()
@@ -45,6 +46,8 @@ async def _begin_and_kill(wanted: Wanted, portions: list[Portion], say: Say) -> 
             say("the review was over before its process could be killed")
         return status
     done = await _count_done(portions, url)
+    if sys.stdout.isatty():
+        say("")  # it was killed while it drew: the cursor stands behind its last line
     say(f"killed the process {service.pid} with SIGKILL: {done} of {len(portions)} portions were done")
     return None
 

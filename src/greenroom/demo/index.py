@@ -1,39 +1,29 @@
-"""The index: what is known so far, for whoever asks."""
+"""The index: what is known so far, on shelves, in the store."""
 
 from __future__ import annotations
 
 import greenroom as gr
 from greenroom.demo.desk_actor import DeskActor
-from greenroom.demo.messages import Everything, Keep, Known, Lookup
-from greenroom.demo.report import merge
-from greenroom.demo.values import FileRecord
+from greenroom.demo.messages import Keep, Kept, ShowKept
 
 
-class Index(DeskActor):
-    """Keeps one result for each path, in memory: what it knew goes with a crash, and the intake brings it again."""
+class Shelf(DeskActor, gr.DurableActor[Kept]):
+    """Holds the results of one portion; its key is the portion's. The pool of all shelves is the index.
+
+    One actor for everything would write everything again for each portion: a durable state is stored whole.
+    """
 
     def __init__(self) -> None:
-        self._records: dict[str, FileRecord] = {}
+        self.state = Kept()
 
     @gr.handles
     async def keep(self, message: Keep) -> None:
-        """Take results in; a file may be answered twice."""
+        """Put results on record. Sent twice under one id, it comes here once; after a crash it comes back."""
+        self.state = Kept(message.records, self.state.times + 1)
         self.crash_if_doomed()
-        for record in message.records:
-            rival = self._records.get(record.path)
-            self._records[record.path] = record if rival is None else merge((rival, record))[0]
 
     @gr.handles
-    async def known(self, message: Known) -> frozenset[str]:
-        """The paths that have a result."""
-        return frozenset(self._records)
-
-    @gr.handles
-    async def lookup(self, message: Lookup) -> FileRecord | None:
-        """The result for one path."""
-        return self._records.get(message.path)
-
-    @gr.handles
-    async def everything(self, message: Everything) -> tuple[FileRecord, ...]:
-        """All results."""
-        return merge(self._records.values())
+    async def show_kept(self, message: ShowKept) -> Kept:
+        """For the report."""
+        self.crash_if_doomed()
+        return self.state

@@ -17,6 +17,9 @@ LIST_LIMIT: Final = 5_000
 A hostile file of some megabytes has a million headings, which nobody reads and which no message should carry.
 """
 
+PATHS_LIMIT: Final = 4_000_000
+"""Characters that the path may come to in the findings of one file, each of which names it; fewer are listed beyond that."""
+
 ISOLATE_ABOVE: Final = {Kind.PYTHON: 131_072, Kind.MARKDOWN: 65_536, Kind.JSON: 262_144, Kind.TOML: 8_192}
 """Bytes, by kind, above which a file goes to the reader that has a process of its own."""
 
@@ -70,15 +73,16 @@ def review_file(folder: str | os.PathLike[str], found: Found) -> FileRecord:
 
 
 def limited(path: str, review: Review) -> Review:
-    """Cut what is listed to `LIST_LIMIT` entries each, the first by line, with a finding for each cut."""
+    """Cut what is listed to `LIST_LIMIT` entries each (findings also by `PATHS_LIMIT`), the first by line, with a finding for each cut."""
+    most = min(LIST_LIMIT, PATHS_LIMIT // max(1, len(path)))
     cuts = tuple(
-        Finding(path=path, line=None, code=Code.LIST_CUT, message=f"{LIST_LIMIT} of {count} {what} are listed")
-        for what, count in (
-            ("functions", len(review.functions)),
-            ("headings", len(review.headings)),
-            ("findings", len(review.findings)),
+        Finding(path=path, line=None, code=Code.LIST_CUT, message=f"{limit} of {count} {what} are listed")
+        for what, count, limit in (
+            ("functions", len(review.functions), LIST_LIMIT),
+            ("headings", len(review.headings), LIST_LIMIT),
+            ("findings", len(review.findings), most),
         )
-        if count > LIST_LIMIT
+        if count > limit
     )
     if not cuts:
         return review
@@ -86,5 +90,5 @@ def limited(path: str, review: Review) -> Review:
         review,
         functions=review.functions[:LIST_LIMIT],
         headings=review.headings[:LIST_LIMIT],
-        findings=review.findings[:LIST_LIMIT] + cuts,
+        findings=review.findings[:most] + cuts,
     )

@@ -1,4 +1,4 @@
-"""The desk as a tree: who is there, in which order, and what a crash of each costs."""
+"""The desk as a tree: who is there, in which order, and what is kept where."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 import greenroom as gr
-from greenroom.demo.chaos import STRIKES, Chaos
+from greenroom.demo.chaos import SHELF, STRIKES, Chaos
+from greenroom.demo.clerk import WORK_LIST, Clerk
 from greenroom.demo.desk_actor import Way
-from greenroom.demo.index import Index
+from greenroom.demo.index import Shelf
 from greenroom.demo.intake import Intake
 from greenroom.demo.reader import READER_MAILBOX, IsolatedReader, Reader
 from greenroom.demo.reporter import Outcome, Reporter
@@ -30,6 +31,15 @@ BACKOFF: Final = gr.Backoff(0.05, maximum=1.0)
 
 PATIENCE: Final = 5.0
 """Seconds over which restarts are counted."""
+
+PARTING: Final = 0.2
+"""Seconds that those with a work list get at a stop: what they have in hand is in the store, and comes back."""
+
+SHELVES: Final = 20
+"""Shelves of the index that are in memory at once, at most."""
+
+IDLE: Final = 5.0
+"""Seconds after which a shelf that nobody asks for is dropped from memory."""
 
 
 def pool_of(folder: str, readers: int, make: Callable[[str], Reader] = Reader) -> list[gr.Child]:
@@ -59,20 +69,23 @@ def desk(
     folder: str | os.PathLike[str],
     *,
     out: str | os.PathLike[str] | None = None,
+    store: str | None = None,
     readers: Sequence[gr.Child] | None = None,
     chaos: int | None = None,
     written: Callable[[Outcome], object] = lambda outcome: None,
 ) -> gr.Supervisor:
-    """Make the tree that reviews a folder once, writes its report, and then ends in good order.
+    """Make the tree that reviews a folder once, writes its report, and then ends in good order. Run it with a store.
 
-    `rest_for_one`: each child builds on those before it. When the index crashes, what it knew is gone, so the intake starts
-    anew and brings it again; when the intake crashes, the index still knows, and only what is missing is read; the crash of
-    a reader concerns nobody else. The readers may restart as often as their backoff allows, so that no number of bad files
-    takes the service down; the others have no business crashing, and ten times in a row is enough.
+    What must not be lost is in the store: the request (the mailbox of the intake), the work lists (those of the clerks),
+    the results (the shelves of the index). So the crash of any child concerns nobody else, and neither does the end of the
+    process: run again with the same store, the tree takes the review up where it was. The readers keep nothing; they may
+    restart as often as their backoff allows, so that no number of bad files takes the service down. The others have no
+    business crashing, and ten times in a row is enough.
 
     Args:
         folder: the folder to review.
         out: where the report goes, if not to the folder's `.greenroom`.
+        store: the URL that the runtime gets, for the report to tell what is on record; None: it does not tell.
         readers: any number of `Reader`s, one of them named "isolated"; None: a pool of `READERS` and one with a process of
             its own.
         chaos: the seed of its plan; None: no chaos.
@@ -81,19 +94,23 @@ def desk(
     root = os.path.realpath(folder)
     target = None if out is None else os.path.realpath(out)
     staff = [*pool_of(root, READERS), isolated_reader(root)] if readers is None else list(readers)
-    children: list[gr.Child | gr.Supervisor] = [
+    pool = tuple(child.name for child in staff if child.name != "isolated")
+    children: list[gr.Child | gr.SupervisorSpec] = [
         gr.Supervisor("readers", gr.Parallel(*staff), intensity=100 * len(staff), period=PATIENCE, backoff=BACKOFF),
-        gr.Child("index", Index),
-        gr.Child("reporter", Reporter, root, target, written, time.monotonic(), restart="transient", significant=True),
-        gr.Child("intake", Intake, root, target),
+        gr.DurableActors("index", Shelf, max_resident=SHELVES, idle=IDLE, max_deliveries=1 + STRIKES),
+        gr.Child("reporter", Reporter, root, target, store, written, time.monotonic()),
+        gr.Child("clerk", Clerk, root, pool, mailbox=WORK_LIST, shutdown=PARTING),
+        gr.Child("clerk-large", Clerk, root, ("isolated",), mailbox=WORK_LIST, shutdown=PARTING),
+        gr.Child(
+            "intake", Intake, root, target, mailbox=WORK_LIST, shutdown=PARTING, restart="transient", significant=True
+        ),
     ]
     if chaos is not None:
-        # Before everybody, so that nobody's crash makes it begin again; temporary, since its own would.
+        # Before everybody, so that it is there when they look; temporary, since after a crash it would begin again.
         children.insert(0, gr.Child("chaos", Chaos, chaos, victims(staff), restart="temporary"))
     return gr.Supervisor(
         "desk",
         *children,
-        strategy="rest_for_one",
         auto_shutdown="any_significant",
         intensity=10 if chaos is None else 10 + STRIKES,
         period=PATIENCE,
@@ -101,7 +118,12 @@ def desk(
 
 
 def victims(readers: Sequence[gr.Child]) -> dict[str, tuple[Way, ...]]:
-    """Whom chaos may strike, and how: all of the desk but itself."""
+    """Whom chaos may strike, and how: all of the desk but itself.
+
+    A strike that is in the store would come back after the crash, and strike again. So those whose mailbox is there are
+    struck in their work only: the strike has been handled when the crash comes.
+    """
     crash = (Way.AT_ONCE, Way.IN_WORK)
     ways = {f"readers/{child.name}": (*crash, Way.KILL) if child.isolation == "process" else crash for child in readers}
-    return {**ways, "index": crash, "reporter": crash, "intake": (Way.AT_ONCE,)}
+    durable = dict.fromkeys((f"index/{SHELF}", "clerk", "intake"), (Way.IN_WORK,))
+    return {**ways, **durable, "reporter": crash}

@@ -99,7 +99,7 @@ class Finding:
 class Function:
     """A function or method: dotted name, the line of its `def`, length in lines, cyclomatic complexity (at least 1)."""
 
-    name: str
+    name: str = attrs.field(converter=printable)
     line: int
     length: int
     complexity: int = attrs.field(validator=attrs.validators.ge(1))

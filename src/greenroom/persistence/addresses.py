@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from enum import Enum
+from typing import Final
 
 from attrs import field, frozen, validators
 
@@ -16,6 +17,11 @@ class AddressKind(Enum):
     """An actor with a persistent mailbox."""
     ACTOR = "actor"
     """A durable actor: its state is here too."""
+    TASK = "task"
+    """A task: it has a row of its own. It is made, claimed and ended by transitions of its own."""
+
+
+ACTORS: Final = (AddressKind.MAILBOX, AddressKind.ACTOR)
 
 
 class ParkReason(Enum):
@@ -43,14 +49,14 @@ class ClaimAddress(AddressWrite["Claimed"]):
     """Become the owner of an address, which comes into being by it; the generation grows by one, also for who owns it already.
 
     Refused: `NOT_OWNER` while another execution that is alive owns it (with the seconds its lease lasts); `DRAINING`,
-    `LEASE_EXPIRED`, `UNKNOWN_EXECUTION` for an execution that may claim nothing; `PARKED`.
+    `LEASE_EXPIRED`, `UNKNOWN_EXECUTION` for an execution that may claim nothing; `PARKED`; `CONFLICT` for a task.
 
     Args:
         capacity: messages (int > 0) that may wait; None is unbounded. Replaces what an earlier owner said.
     """
 
     address: str = field(validator=validators.min_len(1))
-    kind: AddressKind
+    kind: AddressKind = field(validator=validators.in_(ACTORS))
     execution_id: str
     capacity: int | None = field(default=None, validator=validators.optional(validators.ge(1)))
 
@@ -77,7 +83,7 @@ class OpenAddress(AddressWrite["Opened"]):
     """
 
     address: str = field(validator=validators.min_len(1))
-    kind: AddressKind
+    kind: AddressKind = field(validator=validators.in_(ACTORS))
     capacity: int | None = field(default=None, validator=validators.optional(validators.ge(1)))
 
 
@@ -101,7 +107,7 @@ class Released:
 
 @frozen(kw_only=True)
 class CloseAddress(OwnerWrite["Closed"]):
-    """Its actor has ended for good: what comes now is late. Its mail stays. A claim opens it again."""
+    """Its actor has ended for good: what comes now is late. Its mail stays. A claim opens it again. `CONFLICT` for a task."""
 
 
 @frozen
@@ -191,7 +197,7 @@ class DueAddress:
 
 @frozen(kw_only=True)
 class DueAddresses(Query[tuple[DueAddress, ...]]):
-    """Addresses without an owner that have something to do, longest due first, a page at a time.
+    """Addresses of actors without an owner that have something to do, longest due first, a page at a time.
 
     Costs what is due, not what exists. `after` is the last one of the page before.
     """

@@ -16,22 +16,29 @@ from greenroom.persistence.callbacks import CallbackAnswered, CallbackMoved
 from greenroom.persistence.content import Content
 from greenroom.persistence.deliveries import DeadLettered, Delivery, Handled
 from greenroom.persistence.executions import ExecutionMoved, LostReleased
+from greenroom.persistence.journal import TurnCommitted
 from greenroom.persistence.messages import Admitted, Receipt, Settled
+from greenroom.persistence.operations import Decided
 from greenroom.persistence.outbox import Flushed, OutboxMoved, Sending
 from greenroom.persistence.pools import PoolRegistered
 from greenroom.persistence.retention import Pruned
+from greenroom.persistence.task_pools import TaskPoolRegistered
+from greenroom.persistence.tasks import AttemptBegun, ClaimedTask, Submitted, TaskReleased, Terminated, Woken
 from greenroom.persistence.transitions import Query, Refused, Transition
 
 _CLASSES: dict[str, type[Any]] = {
     cls.__name__: cls
     for cls in (
         Admitted,
+        AttemptBegun,
         CallbackAnswered,
         CallbackMoved,
         Claimed,
+        ClaimedTask,
         Closed,
         Content,
         DeadLettered,
+        Decided,
         Delivery,
         ExecutionMoved,
         Flushed,
@@ -47,7 +54,13 @@ _CLASSES: dict[str, type[Any]] = {
         Released,
         Sending,
         Settled,
+        Submitted,
+        TaskPoolRegistered,
+        TaskReleased,
+        Terminated,
+        TurnCommitted,
         Unparked,
+        Woken,
     )
 }
 

@@ -17,8 +17,12 @@ from attrs import field, frozen, validators
 
 from greenroom.persistence.clock import aware
 from greenroom.persistence.content import Payload, fits_inline
+from greenroom.persistence.messages import Receipt
 from greenroom.persistence.states import Moves
-from greenroom.persistence.transitions import OwnerWrite, Query, Row, Transition
+from greenroom.persistence.transitions import AddressWrite, OwnerWrite, Query, Row, T_co, Transition
+
+ANSWER: Final = "greenroom:Answer"
+"""The type of the message that an answer becomes in a task's mailbox."""
 
 
 class CallbackStatus(Enum):
@@ -102,8 +106,8 @@ class CallbackMoved:
 
 
 @frozen(kw_only=True)
-class CallbackWrite(Transition["CallbackMoved"]):
-    """A change of one callback's row. `UNKNOWN_CALLBACK` when there is none."""
+class CallbackWrite(Transition[T_co]):
+    """A change of one callback's row."""
 
     callback_id: str
 
@@ -129,26 +133,17 @@ class AnswerDisposition(Enum):
 
 
 @frozen(kw_only=True)
-class AnswerCallback(Transition["CallbackAnswered"]):
-    """Answer a callback, before or after anybody waits for it.
+class AnswerCallback(CallbackWrite["CallbackAnswered"]):
+    """Answer a callback, before or after anybody waits for it. That of a task gets into its mailbox by `DeliverAnswer`.
 
     Any token that opens nothing is refused by `UNKNOWN_TOKEN`, whether or not there is such a callback. Answers that were not
     accepted are kept as observations.
     """
 
-    callback_id: str
     secret_digest: str
     answer: Payload = field(validator=fits_inline)
     digest: str
     """Of the answer: what tells a duplicate from a conflict."""
-
-    @property
-    def locks(self) -> tuple[Row, ...]:
-        return (Row("callbacks", self.callback_id),)
-
-    @property
-    def exclusive(self) -> tuple[Row, ...]:
-        return (Row("callbacks", self.callback_id),)
 
 
 @frozen
@@ -157,13 +152,33 @@ class CallbackAnswered:
 
 
 @frozen(kw_only=True)
-class ExpireCallback(CallbackWrite):
-    """Its time has passed. `NOT_PENDING` while it has not; `ALREADY_ANSWERED`."""
+class DeliverAnswer(AddressWrite[Receipt]):
+    """Put the answer of a task's callback into its mailbox, once, whatever room there is: a message of type `ANSWER`, with the
+    callback's identity. For the owner, and for the sweep.
+
+    The receipt says `late` when the task has ended. `UNKNOWN_CALLBACK` when the task has none of that identity; `NOT_PENDING` when it
+    has no answer, or that was delivered.
+    """
+
+    callback_id: str
+
+    @property
+    def locks(self) -> tuple[Row, ...]:
+        return (Row("addresses", self.address), Row("callbacks", self.callback_id))
+
+    @property
+    def exclusive(self) -> tuple[Row, ...]:
+        return self.locks
 
 
 @frozen(kw_only=True)
-class CancelCallback(CallbackWrite):
-    """Nobody waits for it any more. `ALREADY_ANSWERED`; `NOT_PENDING` when it has expired."""
+class ExpireCallback(CallbackWrite["CallbackMoved"]):
+    """Its time has passed. `UNKNOWN_CALLBACK`; `NOT_PENDING` while it has not; `ALREADY_ANSWERED`."""
+
+
+@frozen(kw_only=True)
+class CancelCallback(CallbackWrite["CallbackMoved"]):
+    """Nobody waits for it any more. `UNKNOWN_CALLBACK`; `ALREADY_ANSWERED`; `NOT_PENDING` when it has expired."""
 
 
 @frozen(kw_only=True)
@@ -184,6 +199,22 @@ class ReadCallback(Query["CallbackRecord | None"]):
     """One callback with its answer; None when it is unknown, or forgotten by retention."""
 
     callback_id: str
+
+
+@frozen(kw_only=True)
+class OpenCallbacks(Query[tuple[str, ...]]):
+    """Identities of an address's open callbacks, in order, a page at a time; `after` is the last one seen."""
+
+    address: str
+    after: str = ""
+    limit: int = field(default=1000, validator=validators.ge(1))
+
+
+@frozen(kw_only=True)
+class AnsweredCallbacks(Query[tuple[CallbackRecord, ...]]):
+    """Callbacks of tasks that have an answer which is not in the mailbox yet, longest first, for the sweep."""
+
+    limit: int = field(default=100, validator=validators.ge(1))
 
 
 @frozen(kw_only=True)

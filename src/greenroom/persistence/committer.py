@@ -19,7 +19,7 @@ import anyio
 from greenroom.errors import GreenroomError, StoreClosed, StoreUnavailable
 from greenroom.mailbox.parking import EventLoop, Slot
 from greenroom.persistence.driver import Driver, Durability, Hold, News, Renewer
-from greenroom.persistence.pending import Outcome, Pending, Request, Stop
+from greenroom.persistence.pending import Pending, Request, Stop
 from greenroom.persistence.store_thread import StoreThread
 from greenroom.persistence.transitions import Query, Refused, Transition
 from greenroom.persistence.wakeups import Subscription
@@ -251,12 +251,16 @@ class Committer:
         if self._opening is not None and not self._opening.done():
             self._opening.set_result(None)
 
-    def outcomes(self, outcomes: Sequence[Outcome], woken: frozenset[str]) -> None:
-        for outcome in outcomes:
-            self._settle(outcome.entry, outcome.answer, outcome.error)
+    def answered(self, entries: Sequence[Pending], answers: Sequence[Any], woken: frozenset[str]) -> None:
+        for entry, answer in zip(entries, answers, strict=True):
+            self._settle(entry, answer, None)
         if woken:
             for subscription in tuple(self._subscribers):
                 subscription.notify(woken)
+
+    def failed(self, entries: Sequence[Pending], errors: Sequence[GreenroomError]) -> None:
+        for entry, error in zip(entries, errors, strict=True):
+            self._settle(entry, None, error)
 
     def news(self, news: News) -> None:
         for subscription in tuple(self._subscribers):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrs import Attribute, frozen
 
-from greenroom.errors import PayloadTooLarge
+from greenroom.errors import PayloadTooLarge, Undecodable
 from greenroom.persistence.transitions import Query, Transition
 
 if TYPE_CHECKING:
@@ -38,6 +38,23 @@ class Content:
 
 
 Payload = bytes | Content
+
+
+def columns_of(payload: Payload | None) -> tuple[bytes | None, int | None]:
+    """A payload as its two columns: the bytes, and no size; or the digest of a content, and its size."""
+    if isinstance(payload, Content):
+        return payload.digest.encode(), payload.size
+    return payload, None
+
+
+def payload_of(data: bytes | None, size: int | None) -> Payload | None:
+    """A payload from its two columns."""
+    return data if data is None or size is None else Content(data.decode(), size)
+
+
+def body_of(data: bytes, size: int | None) -> Payload:
+    """A payload that is there, from its two columns."""
+    return data if size is None else Content(data.decode(), size)
 
 
 def digest_of(data: bytes) -> str:
@@ -100,12 +117,13 @@ async def fetch(store: Store, payload: Payload) -> bytes:
     """The bytes of a payload, wherever they lie.
 
     Raises:
-        LookupError: the content is gone, which only happens to what no row names.
+        Undecodable: the content is damaged, or gone, which only happens to what no row names.
         StoreUnavailable: as by `Store.read`.
     """
     if isinstance(payload, bytes):
         return payload
     data = await store.read(ReadContent(digest=payload.digest))
-    if data is None:
-        raise LookupError(f"no content of digest {payload.digest} ({payload.size:,} bytes)")
+    if data is None or digest_of(data) != payload.digest:
+        what = f"the content {payload.digest} ({payload.size:,} bytes)"
+        raise Undecodable(what, "", "it is gone" if data is None else "its bytes are damaged: their digest is another")
     return data

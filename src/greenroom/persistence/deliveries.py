@@ -49,7 +49,10 @@ class DeadLettered:
 
 @frozen(kw_only=True)
 class Outgoing:
-    """A message that a handler sent to an address of the same store. It goes into that mailbox in the same transaction."""
+    """A message that a handler sent to an address of the same store. It goes into that mailbox in the same transaction.
+
+    Where there is no room it is held; only its own mailbox, whose room it would hold up itself, takes it beyond the capacity.
+    """
 
     recipient: str
     message_id: str = field(validator=validators.min_len(1))

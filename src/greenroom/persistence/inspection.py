@@ -6,14 +6,14 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
-import anyio.to_thread
+import anyio
 from attrs import frozen
 
 from greenroom.errors import BadStoreUrl
-from greenroom.persistence.postgres.target import NEEDS_ASYNCPG, SCHEMES, without_password
-from greenroom.persistence.urls import StoreUrl, parse_url
+from greenroom.persistence.beside import beside
+from greenroom.persistence.postgres.target import NEEDS_ASYNCPG, SCHEMES
+from greenroom.persistence.urls import StoreUrl, parse_url, split_url, without_password
 
 if TYPE_CHECKING:
     from greenroom.persistence.schema.migrations import SchemaState
@@ -43,7 +43,7 @@ def place_of(url: str) -> str:
     Raises:
         BadStoreUrl: it is none that can be looked at from outside (one in memory, for example).
     """
-    if urlsplit(url).scheme in SCHEMES:
+    if split_url(url).scheme in SCHEMES:
         return without_password(url)
     return str(Path(_on_disk(url).path).absolute())
 
@@ -56,7 +56,7 @@ async def check_store(url: str) -> SchemaReport:
         StoreUnavailable: there is no such database, or it cannot be reached.
         IncompatibleStore: it is a database of something else.
     """
-    return await anyio.to_thread.run_sync(_calls(url).inspect)
+    return await beside(_calls(url).inspect)
 
 
 async def find_store(url: str) -> None:
@@ -66,7 +66,7 @@ async def find_store(url: str) -> None:
         NoSuchStore: there is none.
         BadStoreUrl, StoreUnavailable, IncompatibleStore: as `check_store`.
     """
-    await anyio.to_thread.run_sync(_calls(url).find)
+    await beside(_calls(url).find)
 
 
 async def migrate_store(url: str) -> SchemaReport:
@@ -76,8 +76,9 @@ async def migrate_store(url: str) -> SchemaReport:
         As `check_store`; IncompatibleStore also for a schema that is only for newer code.
     """
     calls = _calls(url)
-    await anyio.to_thread.run_sync(calls.bring_up_to_date)
-    return await anyio.to_thread.run_sync(calls.inspect)
+    with anyio.CancelScope(shield=True):  # a migration is not left to itself
+        await beside(calls.bring_up_to_date)
+    return await beside(calls.inspect)
 
 
 @frozen
@@ -90,7 +91,7 @@ class _Calls:
 
 
 def _calls(url: str) -> _Calls:
-    if urlsplit(url).scheme in SCHEMES:
+    if split_url(url).scheme in SCHEMES:
         try:
             from greenroom.persistence.postgres import inspection as postgres
         except ImportError as error:
@@ -107,7 +108,10 @@ def _calls(url: str) -> _Calls:
 
 
 def _on_disk(url: str) -> StoreUrl:
+    from greenroom.persistence.sqlite.connection import durability_of
+
     parsed = parse_url(url)
+    durability_of(parsed)  # which says what is wrong with its options
     if parsed.path == ":memory:":
         raise BadStoreUrl(url, "a database in memory exists only inside its own store")
     return parsed

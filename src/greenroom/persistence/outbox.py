@@ -131,8 +131,9 @@ class OutboxRecord:
 
 @frozen(kw_only=True)
 class DueOutbox(Query[tuple[OutboxRecord, ...]]):
-    """Rows for outside destinations whose time has come, longest first."""
+    """Rows for one outside destination whose time has come, longest first."""
 
+    destination: str
     limit: int = field(default=100, validator=validators.ge(1))
 
 

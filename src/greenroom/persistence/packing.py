@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from itertools import chain
 from typing import Any
 
 from attrs import field, frozen
@@ -38,13 +37,14 @@ def pack(items: Sequence[Transition[Any]]) -> list[Group]:
     taken: dict[Row, int] = {}
     """The last group in which an item has a row for itself."""
     for item in items:
-        kind = type(item)
-        shared, exclusive = item.locks, item.exclusive
+        kind, shared, exclusive = type(item), item.locks, item.exclusive
+        if shared == exclusive:  # as of most owners' writes
+            shared = ()
         earliest = 0
-        for row in shared:
-            earliest = max(earliest, touched.get(row, 0), taken.get(row, -1) + 1)
         for row in exclusive:
             earliest = max(earliest, touched.get(row, -1) + 1)
+        for row in shared:
+            earliest = max(earliest, touched.get(row, 0), taken.get(row, -1) + 1)
         candidates = of_kind.setdefault(kind, [])
         at = bisect_left(candidates, earliest)
         if at < len(candidates):
@@ -54,10 +54,10 @@ def pack(items: Sequence[Transition[Any]]) -> list[Group]:
             groups.append(Group(kind))
             candidates.append(index)
         groups[index].items.append(item)
-        for row in chain(shared, exclusive):
+        for row in shared:
             touched[row] = max(index, touched.get(row, 0))
         for row in exclusive:
-            taken[row] = index
+            touched[row] = taken[row] = index
     return groups
 
 

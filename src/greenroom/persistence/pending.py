@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from attrs import frozen
-
 from greenroom.errors import GreenroomError
 from greenroom.mailbox.parking import Slot
 from greenroom.persistence.transitions import Query, Transition
@@ -59,12 +57,3 @@ class Pending:
         if self.error is not None:
             raise self.error
         return self.answer
-
-
-@frozen
-class Outcome:
-    """What became of one request."""
-
-    entry: Pending
-    answer: Any
-    error: GreenroomError | None = None

@@ -12,20 +12,18 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-import anyio.to_thread
+import anyio
 
 from greenroom.errors import LeaseLost
 from greenroom.mailbox.parking import EventLoop, current_loop
+from greenroom.persistence.beside import beside
 from greenroom.persistence.clock import StoreClock, system_clock
 from greenroom.persistence.driver import Hold
 from greenroom.persistence.executions import DrainExecution, EndExecution, RegisterExecution
 from greenroom.persistence.fence import Fence
 from greenroom.persistence.ids import new_id
-from greenroom.persistence.store import Store
+from greenroom.persistence.store import LEASE, Store
 from greenroom.persistence.transitions import Refused
-
-LEASE: Final = 30.0
-"""Seconds that an execution's lease lasts, if it is not renewed."""
 
 RETRY: Final = 1.0
 """Seconds between tries of a renewal that did not reach the database."""
@@ -141,7 +139,7 @@ class Execution:
                 await self._store.commit(EndExecution(execution_id=self.id))
             finally:
                 if self._hold is not None:
-                    await anyio.to_thread.run_sync(self._hold.release)
+                    await beside(self._hold.release)
 
     def abandon(self) -> None:
         """Renew the lease no more, and leave it to lapse: for an execution in which something still runs (P7)."""
@@ -169,7 +167,7 @@ async def start_execution(
     """
     clock = clock or system_clock()
     execution_id = execution_id or new_id()
-    hold = await anyio.to_thread.run_sync(store.hold, execution_id)
+    hold = await beside(lambda: store.hold(execution_id))
     try:
         sent = clock.boot()
         answer = await store.commit(

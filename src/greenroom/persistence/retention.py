@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 class Prunable(Enum):
     """Kinds of rows that are forgotten by age."""
 
+    TASKS = "tasks"
+    """Terminal ones, with their mailboxes, journals, operations and attempts; none with an unresolved operation, or with messages
+    that wait for room at their recipients."""
     MESSAGES = "messages"
     """Handled and dropped ones: their identities are known again from then on as new."""
     OBSERVATIONS = "observations"
@@ -39,6 +42,8 @@ class Prunable(Enum):
 class Retention:
     """For how long each kind is kept, after it was settled."""
 
+    tasks: timedelta = timedelta(days=30)
+    """The window within which a task that is submitted again is known to be a duplicate."""
     messages: timedelta = timedelta(days=7)
     """The window within which a message that is sent again is known to be a duplicate."""
     observations: timedelta = timedelta(days=7)
@@ -59,7 +64,7 @@ class Retention:
 
 @frozen(kw_only=True)
 class Prune(Transition["Pruned"]):
-    """Forget up to `limit` rows of one kind that were settled longer than `age` ago.
+    """Forget up to `limit` rows of one kind that were settled longer than `age` ago. A long journal takes several times.
 
     Args:
         after: of messages: the address to go on from, which an earlier answer gave.

@@ -27,7 +27,7 @@ from greenroom.persistence.driver import (
 )
 from greenroom.persistence.ids import new_id
 from greenroom.persistence.packing import batches
-from greenroom.persistence.pending import Outcome, Pending, Stop
+from greenroom.persistence.pending import Pending, Stop
 from greenroom.persistence.transitions import Query, Transition
 
 LARGEST_BATCH: Final = 512
@@ -44,7 +44,8 @@ class Receiver(Protocol):
     """The loop's side. All methods are called on the loop's thread."""
 
     def opened(self, error: GreenroomError | None) -> None: ...
-    def outcomes(self, outcomes: Sequence[Outcome], woken: frozenset[str]) -> None: ...
+    def answered(self, entries: Sequence[Pending], answers: Sequence[Any], woken: frozenset[str]) -> None: ...
+    def failed(self, entries: Sequence[Pending], errors: Sequence[GreenroomError]) -> None: ...
     def news(self, news: News) -> None: ...
     def ended(self, error: BaseException | None) -> None: ...
 
@@ -196,8 +197,8 @@ class StoreThread:
                         await self._commit([entry])
                 return
             else:
-                outcomes = [Outcome(entry, answer) for entry, answer in zip(entries, applied.answers, strict=True)]
-                self._tell(partial(self._receiver.outcomes, outcomes, applied.woken))
+                assert len(applied.answers) == len(entries)  # or somebody would wait for ever
+                self._tell(partial(self._receiver.answered, entries, applied.answers, applied.woken))
                 return
 
     async def _read(self, entry: Pending) -> None:
@@ -214,7 +215,7 @@ class StoreThread:
                 self._fail_statement(entry, error)
                 return
             else:
-                self._tell(partial(self._receiver.outcomes, [Outcome(entry, answer)], frozenset()))
+                self._tell(partial(self._receiver.answered, [entry], [answer], frozenset()))
                 return
 
     async def _poll(self) -> None:
@@ -231,12 +232,9 @@ class StoreThread:
 
     def _fail(self, entries: Sequence[Pending], why: str, *, unknown: bool) -> None:
         name = self._driver.name
-        outcomes = [
-            Outcome(entry, None, StoreUnavailable(name, why, unknown=unknown, transition_id=entry.transition_id))
-            for entry in entries
-        ]
-        if outcomes:
-            self._tell(partial(self._receiver.outcomes, outcomes, frozenset()))
+        errors = [StoreUnavailable(name, why, unknown=unknown, transition_id=entry.transition_id) for entry in entries]
+        if errors:
+            self._tell(partial(self._receiver.failed, entries, errors))
 
     def _fail_statement(self, entry: Pending, error: StatementFailed) -> None:
         cause = error.__cause__ or error
@@ -244,4 +242,4 @@ class StoreThread:
             type(entry.request).__name__, entry.transition_id, f"{type(cause).__name__}: {cause}"
         )
         failure.__cause__ = cause
-        self._tell(partial(self._receiver.outcomes, [Outcome(entry, None, failure)], frozenset()))
+        self._tell(partial(self._receiver.failed, [entry], [failure]))

@@ -23,7 +23,7 @@ class Row(NamedTuple):
     key: str
 
 
-LOCK_RANKS = {"executions": 0, "addresses": 1, "callbacks": 2}
+LOCK_RANKS = {"task_pools": 0, "executions": 1, "addresses": 2, "callbacks": 3}
 """The order in which tables are locked. Tables that are not here have no row locks of their own."""
 
 
@@ -70,14 +70,16 @@ class RefusalReason(Enum):
     DRAINING = "draining"
     """The execution is stopping and takes nothing new."""
     FULL = "full"
-    """The mailbox has no room."""
+    """The mailbox, or the pool's queue, has no room."""
     HELD_BACK = "held_back"
     """Messages of the address wait for room at their recipients; they must go first."""
     CONFLICT = "conflict"
     """The identity is taken by something else."""
     UNKNOWN_EXECUTION = "unknown_execution"
     UNKNOWN_ADDRESS = "unknown_address"
+    UNKNOWN_POOL = "unknown_pool"
     UNKNOWN_MESSAGE = "unknown_message"
+    UNKNOWN_OPERATION = "unknown_operation"
     UNKNOWN_CALLBACK = "unknown_callback"
     UNKNOWN_TOKEN = "unknown_token"
     ALREADY_ANSWERED = "already_answered"

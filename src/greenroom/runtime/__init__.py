@@ -8,30 +8,47 @@ from greenroom.runtime.durable.relay import OutboxMessage
 from greenroom.runtime.durable.sweep import SweepFailed
 from greenroom.runtime.from_thread import FromThread
 from greenroom.runtime.process import run
+from greenroom.runtime.replay import Branch, Branches, Effect, Operation, OperationDef, RetryPolicy, Task, operation
 from greenroom.runtime.runtime import Runtime
 from greenroom.runtime.shutdown import ShutdownReport, Stage, StopRequested
 from greenroom.runtime.snapshot import TreeNode
 from greenroom.runtime.stored import AddressInfo, ExecutionInfo, MessageInfo, ObservationInfo, OutboxInfo
+from greenroom.runtime.tasks.agent import Agent, Failed
+from greenroom.runtime.tasks.agents import Agents
+from greenroom.runtime.tasks.handle import TaskHandle, TaskStatus
 from greenroom.runtime.watchdog import LoopBlocked
 
 __all__ = [
     "AddressInfo",
+    "Agent",
+    "Agents",
+    "Branch",
+    "Branches",
     "Callback",
     "Client",
     "DurableActors",
+    "Effect",
     "ExecutionInfo",
+    "Failed",
     "FromThread",
     "LoopBlocked",
     "MessageInfo",
     "ObservationInfo",
+    "Operation",
+    "OperationDef",
     "OutboxInfo",
     "OutboxMessage",
+    "RetryPolicy",
     "Runtime",
     "ShutdownReport",
     "Stage",
     "StopRequested",
     "StoreSource",
     "SweepFailed",
+    "Task",
+    "TaskHandle",
+    "TaskStatus",
     "TreeNode",
+    "operation",
     "run",
 ]

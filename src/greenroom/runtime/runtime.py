@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from signal import Signals as OSSignal
 from types import TracebackType
-from typing import Literal
+from typing import Any, Literal, TypeVar, Unpack, overload
 
 import anyio
 from anyio.abc import TaskGroup
 
-from greenroom.actors import Event, Exit, Ref, Settings, current_actor
+from greenroom.actors import Event, Exit, Message, Ref, Settings, current_actor
 from greenroom.errors import BadSpec, Misuse, NoSuchActor, RuntimeNotRunning, WouldDeadlock
 from greenroom.mailbox import (
     Broadcast,
@@ -38,9 +38,17 @@ from greenroom.runtime.root import Root
 from greenroom.runtime.shutdown import ShutdownReport, Stage
 from greenroom.runtime.signals import Signals
 from greenroom.runtime.snapshot import TreeNode
+from greenroom.runtime.tasks.agents import Agents
+from greenroom.runtime.tasks.handle import TaskHandle
+from greenroom.runtime.tasks.ids import check_task_id
+from greenroom.runtime.tasks.submitting import SubmitOptions, submit
 from greenroom.runtime.watchdog import LoopBlocked, Watchdog
-from greenroom.supervisors import SupervisorSpec, in_the_store, specifies
+from greenroom.supervisors import SupervisorSpec, in_the_store, path_of, specifies
 from greenroom.supervisors.specs import WITH_A_STORE
+
+R = TypeVar("R")
+Req = TypeVar("Req")
+Res = TypeVar("Res")
 
 
 class Runtime:
@@ -136,6 +144,51 @@ class Runtime:
             if not specifies(self._spec, path):
                 raise
             raise NoSuchActor(path, error.near, specified=True) from None
+
+    @overload
+    async def submit(self, pool: str, request: Message[R], **options: Unpack[SubmitOptions]) -> TaskHandle[R]: ...
+    @overload
+    async def submit(
+        self, pool: Agents[Req, Res], request: Req, **options: Unpack[SubmitOptions]
+    ) -> TaskHandle[Res]: ...
+    @overload
+    async def submit(self, pool: str, request: object, **options: Unpack[SubmitOptions]) -> TaskHandle[Any]: ...
+    async def submit(
+        self, pool: str | Agents[Any, Any], request: object, **options: Unpack[SubmitOptions]
+    ) -> TaskHandle[Any]:
+        """Submit a task to a pool of agents, once. When this returns it is accepted: it will be performed.
+
+        Args:
+            pool: its path, also that of another service on the same store; or its `gr.Agents` in this tree.
+            request: what is asked for; it is given to `perform`.
+            task_id: the same request under the same id is the same task. None: a fresh id.
+            group: whose it is: groups have their turns in the pool's queue, however much each submits.
+            priority: higher first.
+            deadline: an aware instant. A task that has not begun by then is not begun.
+            not_before: an aware instant before which it is not begun.
+        Raises:
+            InvalidTaskId: blank, unprintable or longer than 200 characters.
+            NoSuchPool: nothing has ever run a pool of that path on this store.
+            PoolFull: its queue is full; says when to try again.
+            TaskConflict: another request has that id.
+            NotEncodable: the request cannot be stored.
+            StoreUnavailable: whether it was accepted is not known, if it says so; submit it again under the same `task_id`.
+        """
+        root = self._running("runtime.submit")
+        if self._storage is None:
+            raise Misuse(f"runtime.submit: tasks are kept in a store, and this runtime has none: {WITH_A_STORE}")
+        root.services.loop.check_thread()
+        path = pool if isinstance(pool, str) else path_of(self._spec, pool)
+        if path is None:
+            raise BadSpec(f"{pool!r} is not in the tree of this runtime: give its path, or a gr.Agents that is")
+        return await submit(self._storage.tasks, path, request, **options)
+
+    def task(self, task_id: str) -> TaskHandle[Any]:
+        """The handle of a task by its id, whoever has submitted it. Raises `InvalidTaskId`."""
+        self._running("runtime.task")
+        if self._storage is None:
+            raise Misuse(f"runtime.task: tasks are kept in a store, and this runtime has none: {WITH_A_STORE}")
+        return TaskHandle(self._storage.tasks, check_task_id(task_id))
 
     def tree(self) -> TreeNode:
         """The whole tree as it is now, frozen: states, incarnations, mailboxes, messages in hand (types only)."""

@@ -19,6 +19,7 @@ from greenroom.supervisors.specs import (
     Supervisor,
     SupervisorSpec,
     in_the_store,
+    path_of,
     specifies,
 )
 from greenroom.supervisors.supervisor import SupervisorLife
@@ -41,5 +42,6 @@ __all__ = [
     "SupervisorReport",
     "SupervisorSpec",
     "in_the_store",
+    "path_of",
     "specifies",
 ]

@@ -133,8 +133,8 @@ class Administrator:
         key = self._key(name)
         member = life.members.get(key)
         if member is None:
-            if dynamic and key.isdecimal() and 0 < int(key) <= life.serial:
-                return  # a former child: it is not there, which is what was asked for
+            if life.spec.refuses_children is not None or (dynamic and key.isdecimal() and 0 < int(key) <= life.serial):
+                return  # a former child, or one in a pool: it is not there, which is what was asked for
             raise ChildNotFound(life.cell.path, key)
         restart_called_off = member.pending is not None
         afterwards = Afterwards.FORGET if member.temporary or dynamic else Afterwards.DOWN
@@ -145,7 +145,7 @@ class Administrator:
             raise ChildStillEnding(life.cell.path, key)
 
     async def _restart_child(self, name: str) -> Ref | Started | None:
-        if isinstance(self._life.spec, DynamicSupervisor):
+        if isinstance(self._life.spec, DynamicSupervisor) or self._life.spec.refuses_children is not None:
             self._refuse_fixed("restart_child")
         member = self._down(name)
         error = await start_one(self._life, member)

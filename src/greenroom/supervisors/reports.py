@@ -11,6 +11,7 @@ from typing import Any, Literal
 from attrs import frozen
 
 from greenroom.actors import Event, Exit, Ref, Services, State
+from greenroom.errors import LeaseLost
 from greenroom.logs import logger_named
 from greenroom.supervisors.options import Restart, Shutdown
 from greenroom.supervisors.specs import Child, SupervisorSpec
@@ -120,6 +121,8 @@ def record(spec: Child | SupervisorSpec, name: str, path: str, incarnation: int,
 def publish(services: Services, report: SupervisorReport) -> None:
     """Log a report and show it to the readers of events."""
     level = _LEVELS[report.context]
+    if report.exit is not None and isinstance(report.exit.cause, LeaseLost):
+        level = min(level, logging.WARNING)  # no fault of the child's: what it did is taken up again
     if logger.isEnabledFor(level):
         cause = report.exit.cause if report.exit is not None and level >= logging.ERROR else None
         logger.log(

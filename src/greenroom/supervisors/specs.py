@@ -365,6 +365,17 @@ def in_the_store(spec: Child | SupervisorSpec, path: str = "") -> str | None:
 Spec: TypeAlias = Child | Parallel | SupervisorSpec
 
 
+def path_of(tree: Child | SupervisorSpec, spec: SupervisorSpec) -> str | None:
+    """The path of a supervisor in a tree; None when it is not there."""
+    if tree is spec:
+        return tree.name
+    if isinstance(tree, Child):
+        return None
+    found = (path_of(child, spec) for group in tree.groups() for child in group)
+    below = next((path for path in found if path is not None), None)
+    return None if below is None else f"{tree.name}/{below}"
+
+
 def specifies(spec: Child | SupervisorSpec, path: str) -> bool:
     """Has this tree a place of that path, by its specification?"""
     name, _, rest = path.partition("/")

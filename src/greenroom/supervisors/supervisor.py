@@ -328,13 +328,17 @@ class SupervisorLife:
 
     async def _outwait_stuck(self) -> None:
         """Stuck children hold the nursery open. The supervisor above is told that all else is done."""
-        while any(member.runs for member in self.members.values()):
+        while self._outlives():
             if not self.settled:
                 self.settled = True
                 self.cell.state = State.STUCK
                 self._owner.life_settled(self)
             await self.park()
             self._administrator.refuse_all(self._events)
+
+    def _outlives(self) -> bool:
+        """Does something below still run?"""
+        return any(member.runs for member in self.members.values())
 
     # -------------------------------------------------------------------------------------------------- one child
 

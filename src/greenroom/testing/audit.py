@@ -14,6 +14,7 @@ from greenroom.persistence import (
     ReadAddress,
     ReadOutbox,
 )
+from greenroom.persistence.journal import ReadJournal
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -64,6 +65,8 @@ async def audit(store: Store, ledger: Ledger) -> None:
         *_made_up(ledger, messages, outbox),
         *_settled(ledger, messages),
         *_owned(ledger, addresses),
+        *(f"I1: the task {address!r} was accepted and is not there" for address in ledger.tasks - addresses.keys()),
+        *[finding async for finding in _journals(store, ledger)],
     )
     if findings:
         raise InvariantBroken(findings)
@@ -140,10 +143,11 @@ def _settled(ledger: Ledger, messages: Messages) -> Iterator[str]:
         if message.seq is None:
             continue
         finish = ledger.finished.get((address, message.seq))
-        if (message.status is MessageStatus.HANDLED) != (finish is not None):
+        handled = finish is not None or message.seq <= ledger.consumed.get(address, 0)
+        if (message.status is MessageStatus.HANDLED) != handled:
             yield (
                 f"I5: the message {message_id!r} at {address!r} is {message.status.value}, and was "
-                f"{'not ' if finish is None else ''}handled"
+                f"{'' if handled else 'not '}handled"
             )
         elif finish is not None and (message.reply, message.error) != (finish.reply, finish.error):
             yield f"I3: the reply to the message {message_id!r} at {address!r} is not the one that was committed"
@@ -165,3 +169,11 @@ def _owned(ledger: Ledger, addresses: Mapping[str, AddressRecord]) -> Iterator[s
         owner = ledger.owners.get(address)
         if record.owner is not None and (owner is None or owner[0] != record.owner):
             yield f"I4: {address!r} belongs to the execution {record.owner}, to which it was not given"
+
+
+async def _journals(store: Store, ledger: Ledger) -> AsyncIterator[str]:
+    """Is each journal what was committed to it, row by row?"""
+    for (address, attempt, segment), written in ledger.journals.items():
+        found = await store.read(ReadJournal(address=address, attempt=attempt, segment=segment, limit=len(written) + 1))
+        if list(found) != written:
+            yield f"I1: the journal of {address!r} (attempt {attempt}, segment {segment}) is not what was committed to it"

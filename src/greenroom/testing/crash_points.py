@@ -4,8 +4,8 @@ A point is a phase and a transition's name. `before AcceptMessage shop/till sale
 `unacknowledged AcceptMessage …`: it was committed, and nobody was told. `after AcceptMessage …`: it was committed and answered,
 and what could be done on the answer without the store was done.
 
-A store under `CrashPoints` works in step with the event loop, so that each run of a scenario passes the same points in the same
-order: it takes one transition or query at a time, whenever every event-loop task waits. Its commits are thus never shared.
+Stores under `CrashPoints` work in step with the event loop (see `in_step`), so that each run of a scenario passes the same points
+in the same order.
 """
 
 from __future__ import annotations
@@ -15,28 +15,22 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from greenroom.errors import Misuse
 from greenroom.persistence.driver import NotReached
-from greenroom.testing.pace import Pace
+from greenroom.testing.in_step import Stepper, SteppingDriver, Stopped
 from greenroom.testing.transition_names import TransitionNames
-from greenroom.testing.wrapped_driver import WrappedDriver
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Collection, Sequence
     from types import TracebackType
 
     from greenroom.persistence import Driver, Hold, Query, Renewer, Transition
-    from greenroom.persistence.driver import Applied, Inbox, News
+    from greenroom.persistence.driver import Applied
 
 
 class Phase(Enum):
     BEFORE = "before"
     UNACKNOWLEDGED = "unacknowledged"
     AFTER = "after"
-
-
-class Killed(Exception):
-    """Ends the store thread of an execution that has died. Callers see `StoreUnavailable`, in a scope that is cancelled."""
 
 
 class CrashPoints:
@@ -53,6 +47,8 @@ class CrashPoints:
     Args:
         kill_at: points; the first that is reached is the execution's death.
         names: those of the database's earlier executions, to go on with.
+    Raises:
+        Misuse: on entering it without a virtual clock.
     """
 
     def __init__(self, kill_at: Collection[str] = (), names: TransitionNames | None = None) -> None:
@@ -61,24 +57,18 @@ class CrashPoints:
         """The points so far, in order."""
         self.died_at: str | None = None
         self._kill_at = frozenset(kill_at)
-        self._pace = Pace()
-        self._scope = anyio.CancelScope()
         self._doomed_at: str | None = None
         """Die there once the loop is idle: what was acknowledged has its effect first."""
-        self._let_time_go: Callable[[], object] | None = None
+        self._stepper = Stepper(rested=self._meet_doom)
+        self._scope = anyio.CancelScope()
         self._holds: list[Hold] = []
 
     def wrap(self, driver: Driver) -> Driver:
         """For `open_store(driver=…)` and `StoreSource(driver=…)`."""
-        return MortalDriver(driver, self)
+        return MortalDriver(driver, self, self._stepper)
 
     async def __aenter__(self) -> CrashPoints:
-        await self._pace.__aenter__()
-        if not self._pace.virtual:
-            await self._pace.__aexit__(None, None, None)
-            raise Misuse(
-                "CrashPoints keeps in step with the event loop, which needs a VirtualClock: start the run with it"
-            )
+        await self._stepper.__aenter__()
         self._scope.__enter__()
         return self
 
@@ -92,67 +82,56 @@ class CrashPoints:
                 raise
             return True
         finally:
-            await self._pace.__aexit__(None, None, None)
+            await self._stepper.__aexit__(None, None, None)
 
     def _is_wreckage(self, error: BaseException | None) -> bool:
         """Did something fall to pieces as the execution died? That is of no interest: it is what it was killed for."""
         return self.died_at is not None and isinstance(error, Exception)
 
-    # ------------------------------------------------------------------------------------ called in the store thread
+    def _bury(self) -> None:
+        self._scope.cancel()
+        self._stepper.stop()
 
-    def check(self) -> None:
-        """Raise `Killed` when the execution is dead."""
-        if self.died_at is not None:
-            raise Killed(self.died_at)
-
-    @property
-    def doomed(self) -> bool:
-        """Is death due, or over?"""
-        return self._doomed_at is not None or self.died_at is not None
-
-    def step(self) -> None:
-        """Wait until the event loop has nothing to do, and die there if that is due."""
-        self.check()
-        self._pace.wait_idle()
+    def _meet_doom(self) -> None:
         if self._doomed_at is not None and self.died_at is None:
             self._die(self._doomed_at)
-        self.check()
-
-    def reach(self, phase: Phase, name: str) -> None:
-        point = f"{phase.value} {name}"
-        self.passed[point] = None
-        if point in self._kill_at:
-            if phase is Phase.AFTER:
-                self._doomed_at = point
-                self._let_time_go = self._pace.stop_time()  # or it might jump before death comes
-            else:
-                self._die(point)
+            self._bury()
 
     def _die(self, point: str) -> None:
         self.died_at = point
         for hold in self._holds:
             hold.let_go()
-        self._pace.post(self._scope.cancel)
-        if self._let_time_go is not None:
-            self._pace.post(self._let_time_go)
-        raise Killed(point)
+
+    # ------------------------------------------------------------------------------------ called in the store thread
+
+    def check(self) -> None:
+        """Raise `Stopped` when the execution is dead."""
+        if self.died_at is not None:
+            raise Stopped(self.died_at)
+
+    def reach(self, phase: Phase, name: str) -> None:
+        """Pass a point, or die there, by `Stopped`."""
+        point = f"{phase.value} {name}"
+        self.passed[point] = None
+        if point in self._kill_at:
+            if phase is Phase.AFTER:
+                self._doomed_at = point
+            else:
+                self._die(point)
+                self._stepper.post(self._bury)
+                raise Stopped(point)
 
     def keep(self, hold: Hold) -> Hold:
         self._holds.append(hold)
         return MortalHold(hold, self)
 
 
-class MortalDriver(WrappedDriver):
+class MortalDriver(SteppingDriver):
     """A driver of an execution that may die: from then on it answers nothing."""
 
-    def __init__(self, inner: Driver, points: CrashPoints) -> None:
-        super().__init__(inner)
+    def __init__(self, inner: Driver, points: CrashPoints, stepper: Stepper) -> None:
+        super().__init__(inner, stepper)
         self._points = points
-        self._inbox = SteppingInbox(inner.inbox, points)
-
-    @property
-    def inbox(self) -> Inbox:
-        return self._inbox
 
     async def open(self) -> None:
         self._points.check()
@@ -186,36 +165,12 @@ class MortalDriver(WrappedDriver):
         self._points.names.learn(query, answer)
         return answer
 
-    async def news(self) -> News:
-        self._points.check()
-        return await self.inner.news()
-
     def renewer(self) -> Renewer:
         return MortalRenewer(self.inner.renewer(), self._points)
 
     def hold(self, execution_id: str) -> Hold | None:
         hold = self.inner.hold(execution_id)
         return None if hold is None else self._points.keep(hold)
-
-
-class SteppingInbox:
-    """Gives one item at a time, whenever the event loop has nothing to do."""
-
-    def __init__(self, inner: Inbox, points: CrashPoints) -> None:
-        self._inner = inner
-        self._points = points
-        self.put = inner.put
-
-    async def get(self, timeout: float | None) -> object | None:
-        if self._points.doomed:
-            self._points.step()
-        item = await self._inner.get(timeout)
-        if item is not None:
-            self._points.step()
-        return item
-
-    def get_nowait(self) -> object | None:
-        return None
 
 
 class MortalRenewer:

@@ -43,16 +43,31 @@ from greenroom.persistence import (
     StateWrite,
     UndoDelivery,
 )
+from greenroom.persistence.journal import CommitTurn, EntryKind, JournalEntry, TurnCommitted
+from greenroom.persistence.tasks import (
+    AttemptBegun,
+    ClaimedTask,
+    ClaimTask,
+    NewAttempt,
+    ReleaseTask,
+    Submission,
+    SubmitTask,
+    Submitted,
+    TerminateTask,
+)
 from greenroom.testing.wrapped_driver import WrappedDriver
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from greenroom.persistence import Driver, Payload, Transition
+    from greenroom.persistence import Driver, Outgoing, Payload, Transition
     from greenroom.persistence.driver import Applied
 
 Place = tuple[str, int]
 """An address, and a place in its mailbox."""
+
+Segment = tuple[str, int, int]
+"""A task, its attempt, and a segment of that."""
 
 KEPT = frozenset({Disposition.ACCEPTED, Disposition.HELD})
 
@@ -80,6 +95,13 @@ class Ledger:
     """By address: the execution that owns it, and its generation."""
     generations: dict[str, int] = field(factory=dict)
     states: dict[str, StateWrite] = field(factory=dict)
+    tasks: set[str] = field(factory=set)
+    """Addresses of tasks that were accepted."""
+    segments: dict[str, Segment] = field(factory=dict)
+    """By task: the one that its owner writes to."""
+    journals: dict[Segment, list[JournalEntry]] = field(factory=dict)
+    consumed: dict[str, int] = field(factory=dict)
+    """By task: messages up to this place have got their rows."""
     pruned: set[Prunable] = field(factory=set)
     """Kinds of which something was forgotten, by order."""
     _batches: set[str] = field(factory=set)
@@ -105,8 +127,21 @@ class Ledger:
             self._check_owner(item)
         match item, answer:
             case ClaimAddress(), Claimed():
-                self._claim(item, answer)
-            case ReleaseAddress() | CloseAddress() | ParkAddress(), _:
+                self._claim(item, answer.generation)
+            case ClaimTask(), ClaimedTask():
+                self._claim(item, answer.task.generation)
+            case SubmitTask(), Submitted(disposition=Submission.ACCEPTED):
+                self.tasks.add(item.task.address)
+            case CommitTurn(), TurnCommitted():
+                self._turn(item, answer)
+            case TerminateTask(), _:
+                self.generations[item.address] = self.generations.get(item.address, 0) + 1
+                self.owners.pop(item.address, None)
+                if item.to_parent is not None:
+                    self._send(item.to_parent)
+            case NewAttempt(), AttemptBegun(attempt=attempt):
+                self.segments[item.address] = item.address, attempt, 1
+            case ReleaseAddress() | ReleaseTask() | CloseAddress() | ParkAddress(), _:
                 self.owners.pop(item.address, None)
             case EndExecution(), _:
                 self._disown(item.execution_id)
@@ -134,14 +169,40 @@ class Ledger:
                 f"generation {item.generation}, and the owner is {self.owners.get(item.address)}"
             )
 
-    def _claim(self, item: ClaimAddress, answer: Claimed) -> None:
-        if answer.generation <= self.generations.get(item.address, 0):
+    def _claim(self, item: ClaimAddress | ClaimTask, generation: int) -> None:
+        if generation <= self.generations.get(item.address, 0):
             self.contradictions.append(
-                f"I4: {item.address!r} was given away under generation {answer.generation}, after "
+                f"I4: {item.address!r} was given away under generation {generation}, after "
                 f"{self.generations[item.address]}"
             )
-        self.generations[item.address] = answer.generation
-        self.owners[item.address] = item.execution_id, answer.generation
+        self.generations[item.address] = generation
+        self.owners[item.address] = item.execution_id, generation
+
+    def _turn(self, item: CommitTurn, answer: TurnCommitted) -> None:
+        segment = self.segments.setdefault(item.address, (item.address, 1, 1))
+        journal = self.journals.setdefault(segment, [])
+        ended = {entry.call for entry in journal if entry.kind is EntryKind.OUTCOME}
+        for entry in item.rows:
+            if entry.kind is EntryKind.OUTCOME and entry.call in ended:
+                self.contradictions.append(f"I2: {entry.call} of {segment} has got two outcomes")
+        journal.extend(item.rows)
+        if item.consumed_seq is not None:
+            self.consumed[item.address] = item.consumed_seq
+        for message, disposition in zip(item.sent, answer.outgoing, strict=True):
+            if disposition in KEPT:
+                self._send(message)
+            if disposition is Disposition.HELD:
+                self.held.add((message.recipient, message.message_id))
+        self.tasks.update(task.address for task in item.submits)
+        if item.continue_as is not None:
+            address, attempt, number = segment
+            self.segments[address] = following = address, attempt, number + 1
+            self.journals[following] = list(item.continue_as.handed_over)
+        if item.ending is not None:
+            self.owners.pop(item.address, None)
+
+    def _send(self, message: Outgoing) -> None:
+        self._accept(message.recipient, message.message_id, message.type, message.body)
 
     def _disown(self, execution_id: str) -> None:
         self.owners = {address: owner for address, owner in self.owners.items() if owner[0] != execution_id}
@@ -158,7 +219,7 @@ class Ledger:
             self.states[item.address] = item.state
         for message, disposition in zip(item.outgoing, answer.outgoing, strict=True):
             if disposition in KEPT:
-                self._accept(message.recipient, message.message_id, message.type, message.body)
+                self._send(message)
             if disposition is Disposition.HELD:
                 self.held.add((message.recipient, message.message_id))
         for timer in item.timers:

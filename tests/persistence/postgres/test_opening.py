@@ -18,6 +18,7 @@ from greenroom.persistence.postgres.driver import PostgresDriver
 from greenroom.persistence.postgres.functions import NAMES
 from greenroom.persistence.postgres.inspection import bring_up_to_date, inspect
 from greenroom.persistence.postgres.target import Limits, parse_target
+from greenroom.persistence.schema.migrations import CODE
 from tests.persistence.postgres.help import claim, execution, many, message, one, opened, run, schema_of, session
 from tests.persistence.postgres.servers import Server, with_options
 
@@ -26,7 +27,7 @@ def test_an_empty_schema_is_made_by_whoever_opens_it(url: str) -> None:
     async def main() -> None:
         async with opened(url) as driver, session(url) as connection:
             assert driver.durability is Durability.FULL
-            assert await connection.fetchval("SELECT version FROM meta") == 1
+            assert await connection.fetchval("SELECT version FROM meta") == CODE
 
     run(main())
 

@@ -12,6 +12,7 @@ import pytest
 from attrs import define, field
 
 from greenroom.persistence.addresses import (
+    ACTORS,
     AddressKind,
     ClaimAddress,
     CloseAddress,
@@ -169,7 +170,7 @@ class Writer:
         capacity = self.random.choice((None, 2, 4))
         return ClaimAddress(
             address=self.random.choice(ADDRESSES),
-            kind=self.random.choice(tuple(AddressKind)),
+            kind=self.random.choice(ACTORS),
             execution_id=self.random.choice(EXECUTIONS),
             capacity=capacity,
         )
@@ -233,7 +234,7 @@ class Writer:
 
 TABLES: Final = {
     "addresses": "address, kind, generation, owner, capacity, last_seq, handled_seq, settled_ahead, queued, ready, delayed, "
-    "last_delayed, held, last_ordinal, state, state_content, state_type, state_version, parked, parked_detail, due_at, closed_at",
+    "last_delayed, held, last_ordinal, state, state_size, state_type, state_version, parked, parked_detail, due_at, closed_at",
     "messages": "address, seq, message_id, digest, type, body, sender, timer, deliver_at, status, deliveries, accepted_at, "
     "delivered_at, settled_at, reply, error, reason",
     "observations": "at, kind, what, address, message_id, sender, execution_id, generation, detail, body",
@@ -241,7 +242,7 @@ TABLES: Final = {
     "callbacks": "callback_id, secrets, address, name, created_at, expires_at, status, settled_at, answer, answer_digest",
     "outbox": "address, ordinal, held, destination, message_id, digest, type, body, deliver_at, status, attempts, due_at, "
     "settled_at",
-    "content": "digest, chunk, kept_at, bytes",
+    "content": "digest, chunk, size, kept_at, bytes",
     "executions": "execution_id, state, ended_at",
 }
 

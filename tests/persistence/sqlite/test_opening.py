@@ -173,7 +173,9 @@ async def test_r33_code_refuses_a_schema_that_is_only_for_newer_code(tmp_path: P
     with closing(sqlite3.connect(tmp_path / "store.db")) as connection:
         connection.execute("UPDATE meta SET version = 9, oldest_code = 9")
         connection.commit()
-    with pytest.raises(IncompatibleStore, match="needs code 9 or later, and this is code 1: install a newer greenroom"):
+    with pytest.raises(
+        IncompatibleStore, match=f"needs code 9 or later, and this is code {CODE}: install a newer greenroom"
+    ):
         async with open_store(url):
             raise AssertionError("not reached")
 
@@ -185,7 +187,7 @@ async def test_k18_old_code_keeps_working_on_a_newer_schema_that_only_expands(tm
     with closing(sqlite3.connect(tmp_path / "store.db")) as connection:
         connection.execute("ALTER TABLE messages ADD COLUMN priority INTEGER NOT NULL DEFAULT 0")
         connection.execute("ALTER TABLE addresses ADD COLUMN colour TEXT")
-        connection.execute("UPDATE meta SET version = 2")
+        connection.execute("UPDATE meta SET version = version + 1")
         connection.commit()
     async with open_store(url, clock=SteeredClock().store_clock) as store:
         desk = await owner(store)
@@ -197,19 +199,18 @@ async def test_a_step_is_taken_only_once_and_in_its_order(tmp_path: Path, monkey
     url = f"sqlite:///{tmp_path}/store.db"
     async with open_store(url):
         pass
-    second = Migration(2, oldest_code=1)
     texts = {
-        1: sql_of(MIGRATIONS[0], "sqlite"),
-        2: "CREATE TABLE second_step (x); CREATE INDEX second_index ON second_step (x)",
+        **{migration.number: sql_of(migration, "sqlite") for migration in MIGRATIONS},
+        CODE + 1: "CREATE TABLE next_step (x); CREATE INDEX next_index ON next_step (x)",
     }
-    monkeypatch.setattr(migrations, "MIGRATIONS", (*MIGRATIONS, second))
+    monkeypatch.setattr(migrations, "MIGRATIONS", (*MIGRATIONS, Migration(CODE + 1, oldest_code=1)))
     monkeypatch.setattr(connecting, "sql_of", lambda migration, dialect: texts[migration.number])
     for _ in range(2):
         async with open_store(url):
             pass
-    assert {name for _, name, _ in schema_of(tmp_path / "store.db")} >= {"second_step", "second_index", "messages"}
+    assert {name for _, name, _ in schema_of(tmp_path / "store.db")} >= {"next_step", "next_index", "messages"}
     with closing(sqlite3.connect(tmp_path / "store.db")) as connection:
-        assert connection.execute("SELECT version FROM meta").fetchall() == [(2,)]
+        assert connection.execute("SELECT version FROM meta").fetchall() == [(CODE + 1,)]
 
 
 async def test_a_step_that_fails_leaves_the_schema_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,7 +218,7 @@ async def test_a_step_that_fails_leaves_the_schema_as_it_was(tmp_path: Path, mon
     async with open_store(url):
         pass
     before = schema_of(tmp_path / "store.db")
-    monkeypatch.setattr(migrations, "MIGRATIONS", (*MIGRATIONS, Migration(2, oldest_code=1)))
+    monkeypatch.setattr(migrations, "MIGRATIONS", (*MIGRATIONS, Migration(CODE + 1, oldest_code=1)))
     monkeypatch.setattr(connecting, "sql_of", lambda migration, dialect: "CREATE TABLE half (x); CREATE TABLE half (x)")
     with pytest.raises(IncompatibleStore, match="half"):
         async with open_store(url):

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import cycle
 from random import Random
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from greenroom.persistence.applying.appliers import APPLIERS
 from greenroom.persistence.ids import new_id
 from greenroom.persistence.packing import batches, pack
-from greenroom.persistence.sqlite.driver import APPLIERS, SqliteDriver
+from greenroom.persistence.sqlite.driver import SqliteDriver
+from greenroom.persistence.sqlite.hot import HOT
 from greenroom.persistence.transitions import Refused, Transition
 from greenroom.persistence.urls import parse_url
-from tests.persistence.commands import KINDS, Command, World, becomes, beginning, commands
+from tests.persistence.commands import ABOUT_ACTORS, ABOUT_TASKS, KINDS, becomes, beginning, commands
 from tests.persistence.stores import SteeredClock, drive
+from tests.persistence.world import Command, World
 
 if TYPE_CHECKING:
     from greenroom.persistence.driver import Applied
@@ -134,7 +138,31 @@ def check_invariants(connection: sqlite3.Connection) -> None:
                              AND m.status <> 'queued' AND m.seq > a.handled_seq)
         OR held <> (SELECT count(*) FROM outbox AS o WHERE o.address = a.address AND o.held = 1 AND o.status = 'pending')
         OR last_seq < (SELECT coalesce(max(seq), 0) FROM messages AS m WHERE m.address = a.address)
-        OR (owner IS NULL AND parked IS NULL AND closed_at IS NULL AND (ready > 0 OR delayed > 0) AND due_at IS NULL)
+        OR (owner IS NULL AND parked IS NULL AND closed_at IS NULL AND (ready > 0 OR delayed > 0) AND due_at IS NULL
+            AND NOT EXISTS (SELECT 1 FROM tasks t WHERE t.address = a.address AND t.runnable))
+        """
+    ).fetchall()
+    assert wrong == []
+    wrong = connection.execute(
+        """
+        SELECT 'address', address FROM tasks AS t JOIN addresses AS a USING (address) WHERE a.kind <> 'task'
+        OR (a.closed_at IS NULL) <> (t.outcome IS NULL)
+        OR t.runnable AND (a.owner IS NOT NULL OR a.parked IS NOT NULL OR a.closed_at IS NOT NULL)
+        UNION ALL
+        SELECT 'row', address FROM addresses AS a WHERE a.kind = 'task'
+        AND NOT EXISTS (SELECT 1 FROM tasks AS t WHERE t.address = a.address)
+        UNION ALL
+        SELECT 'pool', pool FROM task_pools AS p
+        WHERE runnable <> (SELECT count(*) FROM tasks AS t WHERE t.pool = p.pool AND t.runnable)
+        UNION ALL
+        SELECT 'journal', address FROM journal GROUP BY address, attempt, segment HAVING count(*) <> max(seq) OR min(seq) <> 1
+        UNION ALL
+        SELECT 'order', j.address FROM journal AS j JOIN journal AS k USING (address, attempt, segment)
+        WHERE k.seq = j.seq + 1 AND k.at < j.at
+        UNION ALL
+        SELECT 'operation', o.address FROM operations AS o WHERE (o.status = 'settled' OR o.status = 'pending') AND
+        (o.status = 'settled') <> EXISTS (SELECT 1 FROM journal AS j WHERE j.kind = 'outcome' AND j.call = o.call
+        AND j.address = o.address AND j.attempt = o.attempt AND j.segment = o.segment)
         """
     ).fetchall()
     assert wrong == []
@@ -160,8 +188,18 @@ def test_r06_packed_batches_answer_and_end_as_the_items_one_by_one(
     assert packed_tables == tables
 
 
-def random_commands(random: Random, count: int) -> list[Command]:
-    names = [name for name, (weight, _) in KINDS.items() for _ in range(weight)]
+@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(commands, st.lists(st.integers(1, 12), min_size=1, max_size=6))
+def test_r09_the_quick_ways_answer_and_end_as_the_general_ones(given_commands: list[Command], sizes: list[int]) -> None:
+    steps, answers, tables = one_by_one(given_commands)
+    with patch.dict(HOT, clear=True):
+        general_answers, general_tables = in_batches(steps, sizes, list)
+    assert general_answers == answers
+    assert general_tables == tables
+
+
+def random_commands(random: Random, count: int, kinds: Iterable[str] = KINDS) -> list[Command]:
+    names = [name for name in kinds for _ in range(KINDS[name][0])]
     return [
         Command(random.choice([*names, "time", "time", "time"]), tuple(random.randrange(10_000) for _ in range(8)))
         for _ in range(count)
@@ -173,8 +211,9 @@ def test_the_commands_reach_every_kind_of_transition_and_mostly_succeed() -> Non
     random = Random(5)
     reached: Counter[type[Transition[Any]]] = Counter()
     accepted: Counter[type[Transition[Any]]] = Counter()
-    for _ in range(100):
-        steps, answers, _ = one_by_one(random_commands(random, 60))
+    for number in range(120):
+        kinds = ABOUT_TASKS if number % 2 else ABOUT_ACTORS
+        steps, answers, _ = one_by_one(random_commands(random, 80, kinds))
         items = [step for step in steps if isinstance(step, Transition)]
         for item, answer in zip(items, answers, strict=True):
             reached[type(item)] += 1
@@ -189,6 +228,7 @@ def test_r09_long_sequences_in_batches_and_packed() -> None:
     for seed in range(150):
         random = Random(seed)
         sizes = [random.randrange(1, 60) for _ in range(20)]
-        steps, answers, tables = one_by_one(random_commands(random, 400))
+        kinds = (ABOUT_ACTORS, ABOUT_TASKS, tuple(KINDS))[seed % 3]
+        steps, answers, tables = one_by_one(random_commands(random, 400, kinds))
         assert in_batches(steps, sizes, list) == (answers, tables)
         assert in_batches(steps, sizes, packed) == (answers, tables)

@@ -86,7 +86,9 @@ def test_state_may_be_written_in_the_batch_in_which_its_address_comes_into_being
     assert (last.generation, last.state, last.state_type) == (2, b"first", "S")
 
 
-def test_what_follows_a_state_in_the_batch_in_which_its_address_comes_into_being_is_kept(database: SqliteDatabase) -> None:
+def test_what_follows_a_state_in_the_batch_in_which_its_address_comes_into_being_is_kept(
+    database: SqliteDatabase,
+) -> None:
     driver = database.driver()
     fence: dict[str, Any] = {"address": "desk", "execution_id": "e1", "generation": 1}
     outside = (ToOutside(destination="mail", message_id="o", type="Mail", body=b"hello"),)

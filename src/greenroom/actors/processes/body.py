@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from greenroom.actors.bodies import Perform
+from greenroom.actors.bodies import Perform, Unserved
 from greenroom.actors.body_tasks import BodyTasks
 from greenroom.actors.events import ProcessStarted
 from greenroom.actors.handlers import Handler
@@ -136,7 +136,7 @@ class ProcessBody:
         """Have the worker handle a message. Raises what the handler raised, `RemoteError` for most."""
         hand = self._life.messages.hand
         reply = hand[2] if hand is not None else None
-        wanted = reply is not None and not reply.done()
+        wanted = self._life.messages.persistent or (reply is not None and not reply.done())
         try:
             # It was examined when it was sent; what a timer or a watch brings was not.
             request = self._packed(message)
@@ -169,6 +169,8 @@ class ProcessBody:
         """The message was not handled, though the actor lives: tell the asker, or make it a dead letter."""
         envelope = self._life.messages.take_in_hand(message)
         if envelope is None:
+            if self._life.messages.persistent:
+                raise Unserved from error
             return
         _, sender, reply = envelope
         if reply is None:

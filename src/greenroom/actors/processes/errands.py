@@ -23,6 +23,8 @@ from greenroom.mailbox import DeadLetterReason, Mailbox, MemoryMailbox
 from greenroom.mailbox.parking import CancelScope
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from greenroom.actors.life import ActorLife
     from greenroom.actors.processes.parcels import Parcels
 
@@ -96,9 +98,13 @@ class Errands:
             # `tell` did not wait to hear of it.
             self._life.services.dead_letters.publish(message, ref.path, sender.path, DeadLetterReason.DROPPED)
 
-    def _put(self, number: int, ref: Ref, message: object) -> None:
+    def _put(self, number: int, ref: Ref, message: object, message_id: str | None, deliver_at: datetime | None) -> None:
         mailbox = ref._cell.mailbox
-        envelope = (_checked(message), self._life.cell, None)
+        checked = _checked(message)
+        if mailbox.custody is not None or message_id is not None or deliver_at is not None:
+            self._spawn(number, lambda: ref.send(checked, message_id=message_id, deliver_at=deliver_at))
+            return
+        envelope = (checked, self._life.cell, None)
         if mailbox.must_wait:
             if ref._cell is self._life.cell:
                 raise WouldDeadlock(
@@ -110,11 +116,11 @@ class Errands:
             mailbox.put_nowait(envelope)
             self._send(Kind.ANSWER, number, self._parcels.encode(None))
 
-    def _ask(self, number: int, ref: Ref, message: object, timeout: float | None) -> None:
+    def _ask(self, number: int, ref: Ref, message: object, timeout: float | None, message_id: str | None) -> None:
         services, cell = self._life.services, ref._cell
         checked = _checked(message)
-        if cell.mailbox.must_wait:
-            self._spawn(number, lambda: ref.ask(checked, timeout=timeout))
+        if cell.mailbox.custody is not None or message_id is not None or cell.mailbox.must_wait:
+            self._spawn(number, lambda: ref.ask(checked, timeout=timeout, message_id=message_id))
             return
         reply = services.loop.slot()
         cell.mailbox.put_nowait((checked, self._life.cell, reply))

@@ -10,7 +10,7 @@ from greenroom.actors.messages import Message, not_a_message
 from greenroom.actors.processes.wire import Kind
 from greenroom.actors.ref import Ref
 from greenroom.errors import Misuse, WouldDeadlock, WrongThread
-from greenroom.mailbox import EventLoop
+from greenroom.mailbox import EventLoop, Receipt
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -56,12 +56,12 @@ class WorkerRef(Ref):
 
     async def send(
         self, message: Message[Any], *, message_id: str | None = None, deliver_at: datetime | None = None
-    ) -> None:
+    ) -> Receipt | None:
         """As `Ref.send`. Raises `NotEncodable` besides."""
         self._check(message)
-        if message_id is not None or deliver_at is not None:
-            raise ValueError("message_id and deliver_at need a persistent mailbox, and go with no process child")
-        await self._request(Kind.SEND, self._neighbours.parcels.encode_for(self, message))
+        request = self._neighbours.parcels.encode_for(self, message, message_id, deliver_at)
+        receipt: Receipt | None = await self._request(Kind.SEND, request)
+        return receipt
 
     async def ask(
         self,
@@ -73,13 +73,12 @@ class WorkerRef(Ref):
     ) -> R:
         """As `Ref.ask`; the parent keeps the time, by its own clock. Raises `NotEncodable` besides."""
         self._check(message)
-        if message_id is not None:
-            raise ValueError("message_id needs a persistent mailbox, and goes with no process child")
         if when_down != "wait":
             raise Misuse(
                 '`when_down="fail"` is not for a process of its own, which cannot see who is down: ask with a timeout'
             )
-        answer: R = await self._request(Kind.ASK, self._neighbours.parcels.encode_for(self, message, timeout))
+        request = self._neighbours.parcels.encode_for(self, message, timeout, message_id)
+        answer: R = await self._request(Kind.ASK, request)
         return answer
 
     async def _request(self, kind: Kind, payload: bytes) -> Any:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pykka
 from pykka._envelope import Envelope as PykkaEnvelope
 
-from greenroom.actors.bodies import Perform
+from greenroom.actors.bodies import Perform, Unserved
 from greenroom.actors.exits import Contained
 from greenroom.actors.handlers import Handler
 from greenroom.actors.messages import Exit, Rejected, Stop
@@ -257,7 +257,8 @@ class ThreadBody:
         envelope = self._life.messages.take_in_hand(delivery.message)
         if envelope is not None:
             self._life.mailbox.put_back([envelope])
-        self._pass_on(None)
+        kept = envelope is None and self._life.messages.persistent
+        self._pass_on(None, Unserved() if kept else None)
 
     # -------------------------------------------------------------------------------------------- the thread at work
 

@@ -2,90 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from attrs import evolve
 
-from greenroom.persistence.addresses import (
-    ClaimAddress,
-    CloseAddress,
-    OpenAddress,
-    ParkAddress,
-    ReleaseAddress,
-    UnparkAddress,
-)
+from greenroom.persistence.addresses import ClaimAddress, OpenAddress
 from greenroom.persistence.answers import encode_answers
-from greenroom.persistence.callbacks import AnswerCallback, CancelCallback, CreateCallback, ExpireCallback
-from greenroom.persistence.content import Content, PutContent
-from greenroom.persistence.deliveries import BeginDelivery, BuryMessage, FinishDelivery, UndoDelivery
+from greenroom.persistence.applying.appliers import APPLIERS
+from greenroom.persistence.deliveries import FinishDelivery
 from greenroom.persistence.driver import Applied, StatementFailed
-from greenroom.persistence.executions import DrainExecution, EndExecution, RegisterExecution, ReleaseLost
-from greenroom.persistence.messages import AcceptMessage, AdmitDue, DropDead, RequeueDead
-from greenroom.persistence.outbox import BeginSend, FailSend, FinishSend, FlushHeld, RequeueSend
+from greenroom.persistence.journal import CommitTurn
 from greenroom.persistence.packing import Group, locks_of, pack
-from greenroom.persistence.pools import RegisterPool
-from greenroom.persistence.postgres import (
-    addresses,
-    callbacks,
-    deliveries,
-    executions,
-    messages,
-    outbox,
-    pools,
-    retention,
-)
+from greenroom.persistence.postgres.arrays import Statement
 from greenroom.persistence.postgres.functions import NAMES
 from greenroom.persistence.postgres.hot import HOT, LEFT, Frame, send
 from greenroom.persistence.postgres.session import Connection
-from greenroom.persistence.postgres.unit import Unit
-from greenroom.persistence.retention import Prune
-from greenroom.persistence.transitions import Transition
+from greenroom.persistence.postgres.unit import PostgresUnit
+from greenroom.persistence.tasks import ClaimTask, SubmitTask
+from greenroom.persistence.transitions import LOCK_RANKS, Transition
 
-
-async def _put_content(unit: Unit, item: PutContent) -> Content:
-    return unit.put_content(item.data)
-
-
-APPLIERS: Final[dict[type[Transition[Any]], Callable[[Unit, Any], Awaitable[Any]]]] = {
-    AcceptMessage: messages.accept,
-    AdmitDue: messages.admit_due,
-    AnswerCallback: callbacks.answer,
-    BeginDelivery: deliveries.begin,
-    BeginSend: outbox.begin_send,
-    BuryMessage: deliveries.bury,
-    CancelCallback: callbacks.cancel,
-    ClaimAddress: addresses.claim,
-    CloseAddress: addresses.close,
-    CreateCallback: callbacks.create,
-    DrainExecution: executions.drain,
-    DropDead: messages.drop,
-    EndExecution: executions.end,
-    ExpireCallback: callbacks.expire,
-    FailSend: outbox.fail_send,
-    FinishDelivery: deliveries.finish,
-    FinishSend: outbox.finish_send,
-    FlushHeld: outbox.flush_held,
-    OpenAddress: addresses.open,
-    ParkAddress: addresses.park,
-    Prune: retention.prune,
-    PutContent: _put_content,
-    RegisterExecution: executions.register,
-    RegisterPool: pools.register,
-    ReleaseAddress: addresses.release,
-    ReleaseLost: executions.release_lost,
-    RequeueDead: messages.requeue,
-    RequeueSend: outbox.requeue_send,
-    UndoDelivery: deliveries.undo,
-    UnparkAddress: addresses.unpark,
-}
-
-# All row locks of a batch, and the addresses that are decided about in Python.
-LOCK = f"SELECT * FROM {NAMES['lock']}($1, $2, $3, $4, $5, $6)"
+# The pools of a batch, which are locked before everything else.
+LOCK_POOLS = "SELECT 1 FROM task_pools WHERE pool = ANY ($1) ORDER BY pool FOR NO KEY UPDATE"
+# All other row locks of a batch, and the addresses that are decided about in Python.
+LOCK: Final = Statement.calling(NAMES["lock"], "text[] text[] text[] text[] text[] text[]")
 # A batch's own row: its answers, and the proof that it was committed. Other processes are told, when there is something for them.
-INSERT_BATCH = (
+INSERT_BATCH: Final = Statement.of(
+    "text bigint text[] bytea boolean",
     "WITH written AS (INSERT INTO batches (batch_id, at, transition_ids, answers) VALUES ($1, $2, $3, $4)) "
-    "SELECT pg_notify('greenroom.' || current_schema(), '') WHERE $5"
+    "SELECT pg_notify('greenroom.' || current_schema(), '') WHERE $5",
 )
 
 
@@ -108,14 +53,16 @@ class Batch:
 
     async def apply(self) -> Applied:
         """Apply it, durably. Whatever is raised leaves the connection to the caller, perhaps inside a transaction."""
-        groups = pack(self._items)
-        if len(groups) == 1 and (hot := HOT.get(groups[0].kind)) and all(map(hot.fits, self._items)):
+        hot = HOT.get(type(self._items[0]))
+        kinds = set(map(type, self._items))
+        if hot and len(kinds) == 1 and all(map(hot.fits, self._items)) and hot.are_one_group(self._items):
             self.at_commit = True
             frame = Frame(batch_id=self._batch_id, own=list(self._own))
-            result = await hot.call(self._connection, frame, groups[0].items)
+            result = await hot.call(self._connection, frame, self._items)
             self.at_commit = False
             if result is not None:
                 return Applied(result.answers, result.woken)
+        groups = pack(self._items)
         await self._connection.execute("BEGIN")
         unit = await self._lock(groups)
         answers: dict[int, Any] = {}
@@ -124,12 +71,13 @@ class Batch:
         await unit.finish()
         ordered = [answers[id(item)] for item in self._items]
         await self._connection.execute(
-            INSERT_BATCH,
-            self._batch_id,
-            unit.now,
-            [item.transition_id for item in self._items],
-            encode_answers(self._items, ordered),
-            unit.news,
+            *INSERT_BATCH.given(
+                self._batch_id,
+                unit.now,
+                [item.transition_id for item in self._items],
+                encode_answers(self._items, ordered),
+                unit.news,
+            )
         )
         self.at_commit = True
         tag = await self._connection.execute("COMMIT")
@@ -137,28 +85,30 @@ class Batch:
             raise StatementFailed(f"COMMIT came to {tag}")
         return Applied(ordered, frozenset(unit.woken))
 
-    async def _lock(self, groups: Sequence[Group]) -> Unit:
+    async def _lock(self, groups: Sequence[Group]) -> PostgresUnit:
         """Take all row locks, and what is decided about in Python in hand."""
-        rows: dict[str, list[str]] = {"executions": [], "addresses": [], "callbacks": []}
+        rows: dict[str, list[str]] = {table: [] for table in LOCK_RANKS}
         for row in locks_of(self._items):
             rows[row.table].append(row.key)
-        makers = [item for item in self._items if isinstance(item, (ClaimAddress, OpenAddress))]
+        if rows["task_pools"]:
+            await self._connection.execute(LOCK_POOLS, rows["task_pools"])
         single = [item for group in groups for item in _one_by_one(group)]
         load = [row.key for row in locks_of(single) if row.table == "addresses"]
         records = await self._connection.fetch(
-            LOCK,
-            [item.address for item in makers],
-            [item.execution_id for item in makers if isinstance(item, ClaimAddress)],
-            rows["executions"],
-            rows["addresses"],
-            rows["callbacks"],
-            load,
+            *LOCK.given(
+                [address for item in self._items for address in _made(item)],
+                [item.execution_id for item in self._items if isinstance(item, (ClaimAddress, ClaimTask))],
+                rows["executions"],
+                rows["addresses"],
+                rows["callbacks"],
+                load,
+            )
         )
-        unit = Unit(self._connection, records[0]["now"], self._own)
+        unit = PostgresUnit(self._connection, records[0]["now"], self._own)
         unit.take(load, (record for record in records if record["address"] is not None))
         return unit
 
-    async def _apply_group(self, unit: Unit, group: Group, answers: dict[int, Any]) -> None:
+    async def _apply_group(self, unit: PostgresUnit, group: Group, answers: dict[int, Any]) -> None:
         single = _one_by_one(group)
         if len(single) < len(group.items):
             hot = HOT[group.kind]
@@ -181,7 +131,9 @@ class Batch:
         for item in single:
             answers[id(item)] = await APPLIERS[group.kind](unit, item)
 
-    async def _finish_senders(self, unit: Unit, items: Sequence[FinishDelivery], answers: dict[int, Any]) -> bool:
+    async def _finish_senders(
+        self, unit: PostgresUnit, items: Sequence[FinishDelivery], answers: dict[int, Any]
+    ) -> bool:
         """Handled messages that sent others, set by set. False when not all of it goes its ordinary way: nothing is done then.
 
         Within a group, what they handle is theirs alone, so that it does not matter whose messages are sent when.
@@ -201,6 +153,19 @@ class Batch:
         for item, answer, dispositions in zip(items, handled.answers, sent.answers, strict=True):
             answers[id(item)] = evolve(answer, outgoing=dispositions)
         return True
+
+
+def _made(item: Transition[Any]) -> list[str]:
+    """Addresses that may come into being by it."""
+    match item:
+        case ClaimAddress() | OpenAddress():
+            return [item.address]
+        case SubmitTask():
+            return [item.task.address]
+        case CommitTurn():
+            return [task.address for task in item.submits]
+        case _:
+            return []
 
 
 def _only_sends(item: FinishDelivery) -> bool:

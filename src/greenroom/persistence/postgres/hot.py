@@ -6,19 +6,20 @@ A call with a batch's id is a whole transaction, one round trip for one fsync. W
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import islice
-from typing import Any, Final, Protocol
+from itertools import islice, repeat
+from typing import Any, Final, Protocol, TypeVar
 
 from attrs import frozen
 
 from greenroom.persistence.clock import maybe_micros
+from greenroom.persistence.content import columns_of
 from greenroom.persistence.deliveries import BeginDelivery, FinishDelivery
 from greenroom.persistence.messages import AcceptMessage, Disposition
+from greenroom.persistence.postgres.arrays import Statement
 from greenroom.persistence.postgres.functions import NAMES
-from greenroom.persistence.postgres.rows import columns_of
 from greenroom.persistence.postgres.session import Connection
 from greenroom.persistence.postgres.verdicts import accepted, begun, handled
-from greenroom.persistence.transitions import Transition
+from greenroom.persistence.transitions import OwnerWrite, Transition
 
 
 @frozen
@@ -56,32 +57,32 @@ class Hot(Protocol):
     def fits(self, item: Any) -> bool:
         """May the function be asked about it?"""
 
+    def are_one_group(self, items: Sequence[Any]) -> bool:
+        """Would packing make one group of these, which all fit? Told in a fraction of the time."""
+
     async def call(self, connection: Connection, frame: Frame, items: Sequence[Any]) -> Result | None:
         """None: a whole batch of which something would be left. Nothing was changed."""
 
 
-def _statement(stem: str, types: str, result: str) -> str:
-    names = ", ".join(f"${n}::{name}" for n, name in enumerate(types.split(), 1))
-    return f"SELECT {result} FROM {NAMES[stem]}({names})"
-
-
-_ACCEPT: Final = _statement(
-    "accept",
-    "text text[] bigint text[] text[] text[] text[] text[] bytea[] text[] bigint[] text[] bigint[] boolean",
+_ACCEPT: Final = Statement.calling(
+    NAMES["accept"],
+    "text text[] bigint text[] text[] text[] text[] text[] bytea[] bigint[] text[] bigint[] boolean",
     "verdicts, numbers, woken, news",
 )
-_BEGIN: Final = _statement("begin", "text text[] bigint text[] text[] bigint[] bigint[] bigint[]", "verdicts, numbers")
-_FINISH: Final = _statement(
-    "finish",
-    "text text[] bigint text[] text[] bigint[] bigint[] bytea[] text[] bigint[] bytea[] text[] bigint[] "
-    "bytea[] text[] bigint[] text[] bigint[] bigint[] bigint[]",
-    "verdicts, numbers",
+_BEGIN: Final = Statement.calling(
+    NAMES["begin"], "text text[] bigint text text[] bigint[] bigint[] bigint[]", "numbers"
+)
+_FINISH: Final = Statement.calling(
+    NAMES["finish"],
+    "text text[] bigint text text[] bigint[] bigint[] bytea[] bigint[] bytea[] bigint[] "
+    "bytea[] bigint[] text[] bigint[] bigint[] bigint[]",
+    "numbers",
 )
 
 
-def _some(values: list[Any]) -> list[Any] | None:
-    """An array for the database, which takes none for one that is all NULL: it costs nothing then, on either side."""
-    return None if values.count(None) == len(values) else values
+async def _call(connection: Connection, statement: Statement, *arguments: Any) -> Any:
+    """The one row of a function with OUT arguments."""
+    return await connection.fetchrow(*statement.given(*arguments))
 
 
 class Accept:
@@ -90,9 +91,13 @@ class Accept:
     def fits(self, item: AcceptMessage) -> bool:
         return True
 
+    def are_one_group(self, items: Sequence[AcceptMessage]) -> bool:
+        return len({(item.address, item.message_id) for item in items}) == len(items)
+
     async def call(self, connection: Connection, frame: Frame, items: Sequence[AcceptMessage]) -> Result:
         bodies = [columns_of(item.body) for item in items]
-        row = await connection.fetchrow(
+        row = await _call(
+            connection,
             _ACCEPT,
             frame.batch_id,
             [item.transition_id for item in items],
@@ -102,15 +107,15 @@ class Accept:
             [item.message_id for item in items],
             [item.digest for item in items],
             [item.type for item in items],
-            *(_some([body[n] for body in bodies]) for n in range(3)),
-            _some([item.sender for item in items]),
-            _some([maybe_micros(item.deliver_at) for item in items]),
+            [data for data, _ in bodies],
+            [size for _, size in bodies],
+            [item.sender for item in items],
+            [maybe_micros(item.deliver_at) for item in items],
             False,
         )
-        assert row is not None  # a function with OUT arguments gives one
         answers = [
-            accepted(item.address, item.message_id, verdict, number)
-            for item, verdict, number in zip(items, row["verdicts"], row["numbers"], strict=True)
+            accepted(item.message_id, verdict, number)
+            for item, verdict, number in zip(items, row["verdicts"] or repeat(None), row["numbers"], strict=False)
         ]
         hushed = {item.address for item in items if item.hushed} - {item.address for item in items if not item.hushed}
         return Result(answers, frozenset(row["woken"] or ()) - hushed, row["news"])
@@ -122,27 +127,33 @@ class Begin:
     def fits(self, item: BeginDelivery) -> bool:
         return True
 
+    def are_one_group(self, items: Sequence[BeginDelivery]) -> bool:
+        return len({item.address for item in items}) == len(items)
+
     async def call(self, connection: Connection, frame: Frame, items: Sequence[BeginDelivery]) -> Result | None:
-        row = await connection.fetchrow(
+        mine = _of_one_execution(items)
+        if frame.batch_id is not None and len(mine) < len(items):
+            return None
+        (numbers,) = await _call(
+            connection,
             _BEGIN,
             frame.batch_id,
-            [item.transition_id for item in items],
+            [item.transition_id for item in mine],
             frame.now,
-            [item.address for item in items],
-            [item.execution_id for item in items],
-            [item.generation for item in items],
-            [item.seq for item in items],
-            [item.max_deliveries for item in items],
+            mine[0].execution_id,
+            [item.address for item in mine],
+            [item.generation for item in mine],
+            [item.seq for item in mine],
+            [item.max_deliveries for item in mine],
         )
-        assert row is not None  # a function with OUT arguments gives one
-        if row["verdicts"] is None:
+        if numbers is None:
             return None
-        return Result(
-            [
-                LEFT if verdict is None else begun(item.address, str(item.seq), verdict, number)
-                for item, verdict, number in zip(items, row["verdicts"], row["numbers"], strict=True)
-            ]
-        )
+        answers = {
+            item.address: begun(item.seq, number)
+            for item, number in zip(mine, numbers, strict=True)
+            if number is not None
+        }
+        return Result([answers.get(item.address, LEFT) for item in items])
 
 
 class Finish:
@@ -151,36 +162,49 @@ class Finish:
     def fits(self, item: FinishDelivery) -> bool:
         return not (item.outgoing or item.timers or item.outside)
 
+    def are_one_group(self, items: Sequence[FinishDelivery]) -> bool:
+        return len({item.address for item in items}) == len(items)
+
     async def call(self, connection: Connection, frame: Frame, items: Sequence[FinishDelivery]) -> Result | None:
-        replies = [columns_of(item.reply) for item in items]
-        errors = [columns_of(item.error) for item in items]
-        states = [columns_of(None if item.state is None else item.state.payload) for item in items]
-        row = await connection.fetchrow(
+        mine = _of_one_execution(items)
+        if frame.batch_id is not None and len(mine) < len(items):
+            return None
+        replies = [columns_of(item.reply) for item in mine]
+        errors = [columns_of(item.error) for item in mine]
+        states = [columns_of(None if item.state is None else item.state.payload) for item in mine]
+        (numbers,) = await _call(
+            connection,
             _FINISH,
             frame.batch_id,
-            [item.transition_id for item in items],
+            [item.transition_id for item in mine],
             frame.now,
-            [item.address for item in items],
-            [item.execution_id for item in items],
-            [item.generation for item in items],
-            [item.seq for item in items],
-            *(_some([columns[n] for columns in replies]) for n in range(3)),
-            *(_some([columns[n] for columns in errors]) for n in range(3)),
-            *(_some([columns[n] for columns in states]) for n in range(3)),
-            _some([None if item.state is None else item.state.type for item in items]),
-            _some([None if item.state is None else item.state.version for item in items]),
-            _some([item.next_seq for item in items]),
-            [item.max_deliveries for item in items],
+            mine[0].execution_id,
+            [item.address for item in mine],
+            [item.generation for item in mine],
+            [item.seq for item in mine],
+            *([column[n] for column in columns] for columns in (replies, errors, states) for n in (0, 1)),
+            [None if item.state is None else item.state.type for item in mine],
+            [None if item.state is None else item.state.version for item in mine],
+            [item.next_seq for item in mine],
+            [item.max_deliveries for item in mine],
         )
-        assert row is not None  # a function with OUT arguments gives one
-        if row["verdicts"] is None:
+        if numbers is None:
             return None
-        return Result(
-            [
-                LEFT if verdict is None else handled(item.address, str(item.next_seq), verdict, number)
-                for item, verdict, number in zip(items, row["verdicts"], row["numbers"], strict=True)
-            ]
-        )
+        answers = {
+            item.address: handled(item.next_seq, number)
+            for item, number in zip(mine, numbers, strict=True)
+            if number is not None
+        }
+        return Result([answers.get(item.address, LEFT) for item in items])
+
+
+Owned = TypeVar("Owned", bound=OwnerWrite[Any])
+
+
+def _of_one_execution(items: Sequence[Owned]) -> Sequence[Owned]:
+    """The first one and all that come from the same execution: a lease is tested once (R3)."""
+    execution_id = items[0].execution_id
+    return [item for item in items if item.execution_id == execution_id]
 
 
 async def send(connection: Connection, frame: Frame, items: Sequence[FinishDelivery]) -> Result | None:
@@ -192,7 +216,8 @@ async def send(connection: Connection, frame: Frame, items: Sequence[FinishDeliv
     if len({(message.recipient, message.message_id) for _, message in sent}) < len(sent):
         return None
     bodies = [columns_of(message.body) for _, message in sent]
-    row = await connection.fetchrow(
+    row = await _call(
+        connection,
         _ACCEPT,
         None,
         None,
@@ -202,15 +227,15 @@ async def send(connection: Connection, frame: Frame, items: Sequence[FinishDeliv
         [message.message_id for _, message in sent],
         [message.digest for _, message in sent],
         [message.type for _, message in sent],
-        *(_some([body[n] for body in bodies]) for n in range(3)),
+        [data for data, _ in bodies],
+        [size for _, size in bodies],
         [address for address, _ in sent],
-        _some([maybe_micros(message.deliver_at) for _, message in sent]),
+        [maybe_micros(message.deliver_at) for _, message in sent],
         True,
     )
-    assert row is not None  # a function with OUT arguments gives one
-    if row["verdicts"] is None:
+    if row["numbers"] is None:
         return None
-    verdicts = map(Disposition, row["verdicts"])
+    verdicts = map(Disposition, row["verdicts"] or repeat(Disposition.ACCEPTED))
     dispositions = [tuple(islice(verdicts, len(item.outgoing))) for item in items]
     return Result(dispositions, frozenset(row["woken"] or ()), row["news"])
 

@@ -43,7 +43,7 @@ FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid JOIN pg_namespace n ON n.
 WHERE n.nspname = $1 AND NOT t.tgisinternal
 UNION ALL
 SELECT 'function', p.proname, '' FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
-WHERE n.nspname = $1 AND p.proname IN ('greenroom_now', 'greenroom_no_such_move')
+WHERE n.nspname = $1 AND p.proname IN ('greenroom_now', 'greenroom_no_such_move', 'greenroom_owned_task')
 """
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import asyncpg
 
-from greenroom.errors import IncompatibleStore
+from greenroom.errors import BadStoreUrl, IncompatibleStore
 from greenroom.persistence.clock import StoreClock
 from greenroom.persistence.driver import Durability, NotReached
 from greenroom.persistence.postgres.failures import is_passing, is_refusal, told
@@ -60,7 +60,7 @@ async def connect(target: Target, limits: Limits, *, application: str = "greenro
 
     Raises:
         NotReached: it may work later.
-        IncompatibleStore: it will not.
+        BadStoreUrl, IncompatibleStore: it will not.
     """
     settings = limits.settings() | {"search_path": '"' + target.schema.replace('"', '""') + '"'}
     if target.reduced:
@@ -68,6 +68,8 @@ async def connect(target: Target, limits: Limits, *, application: str = "greenro
     settings["application_name"] = application
     try:
         connection = await asyncpg.connect(target.dsn, timeout=limits.call, server_settings=settings)
+    except ValueError as error:  # asyncpg's word on the URL: a port that is no number, an option that has no sense
+        raise BadStoreUrl(target.text, str(error)) from error
     except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
         if is_refusal(error) or not is_passing(error):
             raise IncompatibleStore(target.text, told(error)) from error

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from typing import Final
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, urlencode, urlunsplit
 
 from attrs import field, frozen, validators
 
 from greenroom.errors import BadStoreUrl
+from greenroom.persistence.urls import split_url, without_password
 
 SCHEMES: Final = frozenset({"postgresql", "postgres"})
 NEEDS_ASYNCPG: Final = "PostgreSQL needs asyncpg: pip install 'greenroom[postgres]'"
@@ -39,7 +40,7 @@ def parse_target(url: str) -> Target:
     Raises:
         BadStoreUrl: an option has no sense.
     """
-    parts = urlsplit(url)
+    parts = split_url(url)
     shown = without_password(url)
     if parts.scheme not in SCHEMES:
         raise BadStoreUrl(shown, "a PostgreSQL URL begins with postgresql://")
@@ -59,16 +60,6 @@ def parse_target(url: str) -> Target:
         raise BadStoreUrl(shown, f"durability={durability}: choose full or reduced")
     dsn = urlunsplit(parts._replace(query=urlencode(theirs)))
     return Target(text=shown, dsn=dsn, schema=schema, reduced=durability == "reduced")
-
-
-def without_password(url: str) -> str:
-    """A URL to be shown."""
-    parts = urlsplit(url)
-    if parts.password is None:
-        return url
-    user = parts.netloc.rpartition("@")[0].partition(":")[0]
-    host = parts.netloc.rpartition("@")[2]
-    return urlunsplit(parts._replace(netloc=f"{user}:***@{host}"))
 
 
 @frozen(kw_only=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import asyncpg
@@ -12,33 +12,26 @@ from greenroom.persistence.deliveries import Delivery, Handled
 from greenroom.persistence.messages import Disposition, Receipt
 from greenroom.persistence.transitions import RefusalReason, Refused, Transition
 
-BATCH: Final = "transition_ids, answers, kind, addresses, keys, verdicts, numbers"
+BATCH: Final = "transition_ids, answers, kind, keys, verdicts, numbers"
 """The columns of a batch's row that `stored_answer` needs."""
 
 
-def accepted(address: str, message_id: str, verdict: str, number: int | None) -> Receipt | Refused:
+def accepted(message_id: str, verdict: str | None, number: int | None) -> Receipt | Refused:
     """The answer to an `AcceptMessage`."""
     if verdict == "full":
-        return Refused(RefusalReason.FULL, f"the mailbox of {address!r} holds its {number} messages")
-    return Receipt(message_id, Disposition(verdict), number if number is not None and number > 0 else None)
+        return Refused(RefusalReason.FULL, f"the mailbox holds its {number} messages")
+    disposition = Disposition.ACCEPTED if verdict is None else Disposition(verdict)
+    return Receipt(message_id, disposition, number if number is not None and number > 0 else None)
 
 
-def begun(_address: str, seq: str, _verdict: str, number: int | None) -> Delivery:
+def begun(seq: int, number: int) -> Delivery:
     """The answer to a `BeginDelivery` that went its ordinary way."""
-    assert number is not None  # the function has it so
-    return Delivery(int(seq), number)
+    return Delivery(seq, number)
 
 
-def handled(address: str, seq: str, verdict: str, number: int | None) -> Handled:
+def handled(next_seq: int | None, number: int) -> Handled:
     """The answer to a `FinishDelivery` that went its ordinary way."""
-    return Handled(next=begun(address, seq, verdict, number)) if verdict == "begun" else Handled()
-
-
-_MAKERS: Final[dict[str, Callable[[str, str, str, int | None], Any]]] = {
-    "AcceptMessage": accepted,
-    "BeginDelivery": begun,
-    "FinishDelivery": handled,
-}
+    return Handled() if next_seq is None else Handled(next=Delivery(next_seq, number))
 
 
 def stored_answer(row: asyncpg.Record, transition_id: str) -> Any:
@@ -48,11 +41,16 @@ def stored_answer(row: asyncpg.Record, transition_id: str) -> Any:
     if row["kind"] is None:
         return decode_answer(row["answers"], transition_id)
     at = row["transition_ids"].index(transition_id)
-    address, key, verdict, number = (
-        None if row[name] is None else row[name][at]  # an array that would be all NULL is none
-        for name in ("addresses", "keys", "verdicts", "numbers")
-    )
-    return _MAKERS[row["kind"]](str(address), str(key), str(verdict), number)
+    # An array that would be all NULL is none.
+    values: Any = (None if row[name] is None else row[name][at] for name in ("keys", "verdicts", "numbers"))
+    key, verdict, number = values
+    match row["kind"]:
+        case "AcceptMessage":
+            return accepted(key, verdict, number)
+        case "BeginDelivery":
+            return begun(int(key), number)
+        case _:
+            return handled(None if key is None else int(key), number)
 
 
 def stored_answers(row: asyncpg.Record, items: Sequence[Transition[Any]]) -> list[Any]:

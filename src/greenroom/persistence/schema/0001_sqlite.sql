@@ -1,8 +1,8 @@
 -- Migration 1 for SQLite: the tables of messages and actors.
 --
 -- Instants are whole microseconds since 1970, UTC; `executions.lease_until` alone counts from the machine's boot. A payload is
--- a pair of columns: the bytes, or the digest under which the content store keeps them, and their size. Triggers refuse
--- every move that the state machines in Python do not have.
+-- a pair of columns: the bytes, and no size; or the digest under which the content store keeps them, and their size. Triggers
+-- refuse every move that the state machines in Python do not have.
 
 CREATE TABLE batches (
     batch_id TEXT NOT NULL PRIMARY KEY,
@@ -36,22 +36,21 @@ BEGIN
 END;
 
 CREATE TABLE addresses (
-    address TEXT NOT NULL PRIMARY KEY CHECK (address <> ''),
-    kind TEXT NOT NULL CHECK (kind IN ('mailbox', 'actor')),
-    generation INTEGER NOT NULL CHECK (generation >= 0),
+    address TEXT NOT NULL PRIMARY KEY,
+    kind TEXT NOT NULL CHECK (kind IN ('mailbox', 'actor', 'task')),
+    generation INTEGER NOT NULL,
     owner TEXT,
-    capacity INTEGER CHECK (capacity > 0),
+    capacity INTEGER,
     last_seq INTEGER NOT NULL DEFAULT 0,
     handled_seq INTEGER NOT NULL DEFAULT 0,
-    settled_ahead INTEGER NOT NULL DEFAULT 0 CHECK (settled_ahead >= 0),
-    queued INTEGER NOT NULL DEFAULT 0 CHECK (queued >= 0),
-    ready INTEGER NOT NULL DEFAULT 0 CHECK (ready >= 0),
-    delayed INTEGER NOT NULL DEFAULT 0 CHECK (delayed >= 0),
+    settled_ahead INTEGER NOT NULL DEFAULT 0,
+    queued INTEGER NOT NULL DEFAULT 0,
+    ready INTEGER NOT NULL DEFAULT 0,
+    delayed INTEGER NOT NULL DEFAULT 0,
     last_delayed INTEGER NOT NULL DEFAULT 0,
-    held INTEGER NOT NULL DEFAULT 0 CHECK (held >= 0),
+    held INTEGER NOT NULL DEFAULT 0,
     last_ordinal INTEGER NOT NULL DEFAULT 0,
     state BLOB,
-    state_content TEXT,
     state_size INTEGER,
     state_type TEXT,
     state_version INTEGER,
@@ -59,21 +58,18 @@ CREATE TABLE addresses (
     parked_detail TEXT,
     due_at INTEGER,
     closed_at INTEGER,
-    CHECK (0 <= handled_seq AND handled_seq <= last_seq),
-    CHECK (state IS NULL OR state_content IS NULL),
-    CHECK ((state_content IS NULL) = (state_size IS NULL)),
-    CHECK ((state IS NULL AND state_content IS NULL) = (state_type IS NULL)),
+    CHECK (min(last_seq - handled_seq, handled_seq, settled_ahead, queued, ready, delayed, held) >= 0),
+    CHECK ((state IS NULL) = (state_type IS NULL)),
     CHECK ((state_type IS NULL) = (state_version IS NULL)),
     CHECK ((parked IS NULL) = (parked_detail IS NULL)),
-    CHECK (parked IS NULL OR owner IS NULL),
-    CHECK (owner IS NULL OR generation > 0),
+    CHECK (owner IS NULL OR (generation > 0 AND parked IS NULL)),
     CHECK (due_at IS NULL OR (owner IS NULL AND parked IS NULL AND closed_at IS NULL))
 );
 
-CREATE INDEX addresses_due ON addresses (due_at, address) WHERE due_at IS NOT NULL;
+CREATE INDEX addresses_due ON addresses (due_at, address) WHERE due_at IS NOT NULL AND kind <> 'task';
 CREATE INDEX addresses_by_owner ON addresses (owner, address) WHERE owner IS NOT NULL;
 CREATE INDEX addresses_parked ON addresses (parked) WHERE parked IS NOT NULL;
-CREATE INDEX addresses_content ON addresses (state_content) WHERE state_content IS NOT NULL;
+CREATE INDEX addresses_state_content ON addresses (state_size) WHERE state_size IS NOT NULL;
 
 CREATE TABLE pools (
     pool TEXT NOT NULL PRIMARY KEY CHECK (pool <> ''),
@@ -84,39 +80,28 @@ CREATE TABLE pools (
 CREATE TABLE messages (
     address TEXT NOT NULL,
     seq INTEGER NOT NULL,
-    message_id TEXT NOT NULL CHECK (message_id <> ''),
+    message_id TEXT NOT NULL,
     digest TEXT NOT NULL,
     type TEXT NOT NULL,
-    body BLOB,
-    body_content TEXT,
+    body BLOB NOT NULL,
     body_size INTEGER,
     sender TEXT,
     timer TEXT,
     deliver_at INTEGER,
     status TEXT NOT NULL CHECK (status IN ('delayed', 'queued', 'handled', 'dead', 'dropped')),
-    deliveries INTEGER NOT NULL DEFAULT 0 CHECK (deliveries >= 0),
+    deliveries INTEGER NOT NULL DEFAULT 0,
     accepted_at INTEGER NOT NULL,
     delivered_at INTEGER,
     settled_at INTEGER,
     reply BLOB,
-    reply_content TEXT,
     reply_size INTEGER,
     error BLOB,
-    error_content TEXT,
     error_size INTEGER,
     reason TEXT,
     PRIMARY KEY (address, seq),
-    CHECK (seq <> 0),
     CHECK ((status = 'delayed') = (seq < 0)),
-    CHECK (status <> 'delayed' OR deliver_at IS NOT NULL),
     CHECK ((status IN ('delayed', 'queued')) = (settled_at IS NULL)),
-    CHECK ((body IS NULL) <> (body_content IS NULL)),
-    CHECK ((body_content IS NULL) = (body_size IS NULL)),
-    CHECK (reply IS NULL OR reply_content IS NULL),
-    CHECK ((reply_content IS NULL) = (reply_size IS NULL)),
-    CHECK (error IS NULL OR error_content IS NULL),
-    CHECK ((error_content IS NULL) = (error_size IS NULL)),
-    CHECK (status = 'handled' OR (reply IS NULL AND reply_content IS NULL)),
+    CHECK (status = 'handled' OR reply IS NULL),
     CHECK (status <> 'dead' OR reason IS NOT NULL)
 );
 
@@ -124,9 +109,9 @@ CREATE UNIQUE INDEX messages_by_id ON messages (message_id, address);
 CREATE INDEX messages_delayed ON messages (deliver_at, address) WHERE status = 'delayed';
 CREATE UNIQUE INDEX messages_timers ON messages (timer, address) WHERE status = 'delayed' AND timer IS NOT NULL;
 CREATE INDEX messages_dead ON messages (status, address, seq) WHERE status = 'dead';
-CREATE INDEX messages_body_content ON messages (body_content) WHERE body_content IS NOT NULL;
-CREATE INDEX messages_reply_content ON messages (reply_content) WHERE reply_content IS NOT NULL;
-CREATE INDEX messages_error_content ON messages (error_content) WHERE error_content IS NOT NULL;
+CREATE INDEX messages_body_content ON messages (body_size) WHERE body_size IS NOT NULL;
+CREATE INDEX messages_reply_content ON messages (reply_size) WHERE reply_size IS NOT NULL;
+CREATE INDEX messages_error_content ON messages (error_size) WHERE error_size IS NOT NULL;
 
 CREATE TRIGGER messages_moves BEFORE UPDATE OF status ON messages
 WHEN NOT (OLD.status = NEW.status OR (OLD.status, NEW.status) IN (
@@ -149,16 +134,13 @@ CREATE TABLE observations (
     generation INTEGER,
     detail TEXT NOT NULL,
     body BLOB,
-    body_content TEXT,
-    body_size INTEGER,
-    CHECK (body IS NULL OR body_content IS NULL),
-    CHECK ((body_content IS NULL) = (body_size IS NULL))
+    body_size INTEGER
 );
 
 CREATE INDEX observations_by_age ON observations (at);
 CREATE INDEX observations_by_address ON observations (address, id);
 CREATE INDEX observations_by_sender ON observations (sender, id);
-CREATE INDEX observations_content ON observations (body_content) WHERE body_content IS NOT NULL;
+CREATE INDEX observations_body_content ON observations (body_size) WHERE body_size IS NOT NULL;
 
 CREATE TABLE callbacks (
     callback_id TEXT NOT NULL PRIMARY KEY CHECK (callback_id <> ''),
@@ -170,19 +152,16 @@ CREATE TABLE callbacks (
     status TEXT NOT NULL CHECK (status IN ('open', 'answered', 'expired', 'cancelled')),
     settled_at INTEGER,
     answer BLOB,
-    answer_content TEXT,
     answer_size INTEGER,
     answer_digest TEXT,
     CHECK ((status = 'open') = (settled_at IS NULL)),
-    CHECK (answer IS NULL OR answer_content IS NULL),
-    CHECK ((answer_content IS NULL) = (answer_size IS NULL)),
-    CHECK ((status = 'answered') = (answer IS NOT NULL OR answer_content IS NOT NULL)),
+    CHECK ((status = 'answered') = (answer IS NOT NULL)),
     CHECK ((status = 'answered') = (answer_digest IS NOT NULL))
 );
 
 CREATE INDEX callbacks_expiring ON callbacks (expires_at) WHERE status = 'open' AND expires_at IS NOT NULL;
 CREATE INDEX callbacks_settled ON callbacks (settled_at) WHERE status <> 'open';
-CREATE INDEX callbacks_content ON callbacks (answer_content) WHERE answer_content IS NOT NULL;
+CREATE INDEX callbacks_answer_content ON callbacks (answer_size) WHERE answer_size IS NOT NULL;
 
 CREATE TRIGGER callbacks_moves BEFORE UPDATE OF status ON callbacks
 WHEN NOT (OLD.status = NEW.status OR (OLD.status, NEW.status) IN (
@@ -194,32 +173,29 @@ END;
 
 CREATE TABLE outbox (
     address TEXT NOT NULL,
-    ordinal INTEGER NOT NULL CHECK (ordinal > 0),
+    ordinal INTEGER NOT NULL,
     held INTEGER NOT NULL CHECK (held IN (0, 1)),
-    destination TEXT NOT NULL CHECK (destination <> ''),
-    message_id TEXT NOT NULL CHECK (message_id <> ''),
+    destination TEXT NOT NULL,
+    message_id TEXT NOT NULL,
     digest TEXT,
     type TEXT NOT NULL,
-    body BLOB,
-    body_content TEXT,
+    body BLOB NOT NULL,
     body_size INTEGER,
     deliver_at INTEGER,
     status TEXT NOT NULL CHECK (status IN ('pending', 'sent', 'dead')),
-    attempts INTEGER NOT NULL DEFAULT 0 CHECK (attempts >= 0),
+    attempts INTEGER NOT NULL DEFAULT 0,
     due_at INTEGER NOT NULL,
     settled_at INTEGER,
     PRIMARY KEY (address, ordinal),
-    CHECK ((body IS NULL) <> (body_content IS NULL)),
-    CHECK ((body_content IS NULL) = (body_size IS NULL)),
     CHECK (held = (digest IS NOT NULL)),
-    CHECK (held = 0 OR status <> 'dead'),
+    CHECK (NOT held OR status <> 'dead'),
     CHECK ((status = 'pending') = (settled_at IS NULL))
 );
 
-CREATE INDEX outbox_due ON outbox (due_at) WHERE status = 'pending' AND held = 0;
-CREATE INDEX outbox_held ON outbox (destination, address) WHERE status = 'pending' AND held = 1;
+CREATE INDEX outbox_due ON outbox (destination, due_at) WHERE status = 'pending' AND NOT held;
+CREATE INDEX outbox_held ON outbox (destination, address) WHERE status = 'pending' AND held;
 CREATE INDEX outbox_settled ON outbox (settled_at) WHERE status = 'sent';
-CREATE INDEX outbox_content ON outbox (body_content) WHERE body_content IS NOT NULL;
+CREATE INDEX outbox_body_content ON outbox (body_size) WHERE body_size IS NOT NULL;
 
 CREATE TRIGGER outbox_moves BEFORE UPDATE OF status ON outbox
 WHEN NOT (OLD.status = NEW.status OR (OLD.status, NEW.status) IN (
@@ -230,8 +206,9 @@ BEGIN
 END;
 
 CREATE TABLE content (
-    digest TEXT NOT NULL,
+    digest BLOB NOT NULL,
     chunk INTEGER NOT NULL CHECK (chunk >= 0),
+    size INTEGER NOT NULL,
     kept_at INTEGER NOT NULL,
     bytes BLOB NOT NULL,
     PRIMARY KEY (digest, chunk)

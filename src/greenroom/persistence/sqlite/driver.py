@@ -5,81 +5,27 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, Final, NoReturn
 
-from greenroom.persistence.addresses import (
-    ClaimAddress,
-    CloseAddress,
-    OpenAddress,
-    ParkAddress,
-    ReleaseAddress,
-    UnparkAddress,
-)
-from greenroom.persistence.answers import decode_answers, encode_answers
-from greenroom.persistence.callbacks import AnswerCallback, CancelCallback, CreateCallback, ExpireCallback
+from greenroom.persistence.answers import decode_answer, decode_answers, encode_answers
+from greenroom.persistence.applying.appliers import APPLIERS
+from greenroom.persistence.applying.unit import Record
 from greenroom.persistence.clock import StoreClock
-from greenroom.persistence.content import PutContent
-from greenroom.persistence.deliveries import BeginDelivery, BuryMessage, FinishDelivery, UndoDelivery
 from greenroom.persistence.driver import Applied, Contended, News, NotReached, OutcomeUnknown, Renewer, StatementFailed
-from greenroom.persistence.executions import DrainExecution, EndExecution, RegisterExecution, ReleaseLost
-from greenroom.persistence.messages import AcceptMessage, AdmitDue, DropDead, RequeueDead
-from greenroom.persistence.outbox import BeginSend, FailSend, FinishSend, FlushHeld, RequeueSend
-from greenroom.persistence.pools import RegisterPool
-from greenroom.persistence.retention import Prune, Retention
-from greenroom.persistence.sqlite import (
-    addresses,
-    callbacks,
-    deliveries,
-    executions,
-    messages,
-    outbox,
-    pools,
-    retention,
-)
+from greenroom.persistence.reading.queries import READERS
+from greenroom.persistence.retention import Retention
 from greenroom.persistence.sqlite.blocking import BlockingInbox, run_blocking
 from greenroom.persistence.sqlite.connection import Connect, code_of, connect, durability_of, not_reached, path_of
+from greenroom.persistence.sqlite.hot import HOT
 from greenroom.persistence.sqlite.liveness import FileHold, LockFiles
-from greenroom.persistence.sqlite.reads import READERS, Reader
 from greenroom.persistence.sqlite.renewer import UPDATE_LEASE, MemoryRenewer, Renewal, SqliteRenewer
-from greenroom.persistence.sqlite.rows import AddressRows
-from greenroom.persistence.sqlite.unit import Unit
+from greenroom.persistence.sqlite.rows import RowsInHand
+from greenroom.persistence.sqlite.statements import SqliteTx
+from greenroom.persistence.sqlite.unit import SqliteUnit
 from greenroom.persistence.transitions import Query, Transition
 from greenroom.persistence.urls import StoreUrl
-
-APPLIERS: Final[dict[type[Transition[Any]], Callable[[Unit, Any], Any]]] = {
-    AcceptMessage: messages.accept,
-    AdmitDue: messages.admit_due,
-    AnswerCallback: callbacks.answer,
-    BeginDelivery: deliveries.begin,
-    BeginSend: outbox.begin_send,
-    BuryMessage: deliveries.bury,
-    CancelCallback: callbacks.cancel,
-    ClaimAddress: addresses.claim,
-    CloseAddress: addresses.close,
-    CreateCallback: callbacks.create,
-    DrainExecution: executions.drain,
-    DropDead: messages.drop,
-    EndExecution: executions.end,
-    ExpireCallback: callbacks.expire,
-    FailSend: outbox.fail_send,
-    FinishDelivery: deliveries.finish,
-    FinishSend: outbox.finish_send,
-    FlushHeld: outbox.flush_held,
-    OpenAddress: addresses.open,
-    ParkAddress: addresses.park,
-    Prune: retention.prune,
-    PutContent: lambda unit, item: unit.put_content(item.data),
-    RegisterExecution: executions.register,
-    RegisterPool: pools.register,
-    ReleaseAddress: addresses.release,
-    ReleaseLost: executions.release_lost,
-    RequeueDead: messages.requeue,
-    RequeueSend: outbox.requeue_send,
-    UndoDelivery: deliveries.undo,
-    UnparkAddress: addresses.unpark,
-}
 
 # A batch's own row: its answers, and the proof that it was committed.
 INSERT_BATCH = "INSERT INTO batches (batch_id, at, answers) VALUES (?, ?, ?)"
@@ -95,6 +41,9 @@ TRIM_BATCHES = (
 NEWLY_DUE = (
     "SELECT DISTINCT address FROM messages WHERE status = 'delayed' AND deliver_at > ? AND deliver_at <= ? LIMIT 1000"
 )
+
+# Batches that may hold the answer to a transition, newest first.
+FIND_ANSWER = "SELECT answers FROM batches WHERE instr(answers, ?) > 0 ORDER BY at DESC"
 
 TRIM_EVERY: Final = 256
 """Batches between trimmings of the table of batches."""
@@ -125,7 +74,7 @@ class SqliteDriver:
         """Until when delayed messages have been looked for."""
         self._batches = 0
         self._renewals: deque[Renewal] = deque()
-        self._rows = AddressRows()
+        self._rows = RowsInHand()
 
     def run(self, main: Coroutine[Any, Any, None]) -> None:
         run_blocking(main)
@@ -166,13 +115,13 @@ class SqliteDriver:
             self._give_up(error)
         try:
             self._fold_renewals(connection)
-            unit = Unit(connection, self._clock, self._locks, self._rows)
-            answers = [APPLIERS[type(item)](unit, item) for item in items]
-            unit.flush()
-            unit.execute(INSERT_BATCH, (batch_id, unit.now, encode_answers(items, answers)))
+            unit = SqliteUnit(connection, self._clock, self._locks, self._rows)
+            answers = [await self._answer(unit, item) for item in items]
+            await unit.finish()
+            unit.cursor.execute(INSERT_BATCH, (batch_id, unit.now, encode_answers(items, answers)))
             self._batches += 1
             if self._batches % TRIM_EVERY == 0:
-                unit.execute(TRIM_BATCHES, (unit.now - round(Retention().batches.total_seconds() * 1e6),))
+                unit.cursor.execute(TRIM_BATCHES, (unit.now - round(Retention().batches.total_seconds() * 1e6),))
         except Exception as error:  # whatever an item sets off, its neighbours must not pay for it
             self._rows.let_go()
             self._roll_back(connection)
@@ -186,6 +135,14 @@ class SqliteDriver:
             self._rows.let_go()
             self._commit_failed(connection, error)
         return Applied(answers, frozenset(unit.woken))
+
+    async def _answer(self, unit: SqliteUnit, item: Transition[Any]) -> Any:
+        hot = HOT.get(type(item))
+        answer = None if hot is None else hot(unit, item)
+        if answer is None:
+            unit.disturb(item)
+            answer = await APPLIERS[type(item)](unit, item)
+        return answer
 
     def _commit_failed(self, connection: sqlite3.Connection, error: sqlite3.Error) -> NoReturn:
         if connection.in_transaction and code_of(error) == sqlite3.SQLITE_BUSY:
@@ -221,7 +178,7 @@ class SqliteDriver:
             self._give_up(error)
         if row is None:
             return None
-        woken = frozenset(row.key for item in items for row in item.locks if row.table == "addresses")
+        woken = frozenset(row.key for item in items for row in item.locks if row.table in ("addresses", "task_pools"))
         return Applied(decode_answers(row[0], items), woken)
 
     # ------------------------------------------------------------------------------------------------------- reading
@@ -230,7 +187,7 @@ class SqliteDriver:
         try:
             connection = self._open()
             self._fold_renewals(connection)
-            return READERS[type(query)](Reader(connection, self._clock, self._locks), query)
+            return await READERS[type(query)](SqliteReader(connection, self._clock, self._locks), query)
         except NotReached:
             raise
         except Exception as error:  # whatever a query sets off, the store thread goes on
@@ -269,3 +226,28 @@ class SqliteDriver:
 
     def hold(self, execution_id: str) -> FileHold | None:
         return None if self._locks is None else self._locks.hold(execution_id)
+
+
+class SqliteReader:
+    """Answers queries by one connection, outside of any transaction."""
+
+    def __init__(self, connection: sqlite3.Connection, clock: StoreClock, locks: LockFiles | None) -> None:
+        self.tx = SqliteTx(connection.cursor())
+        self._connection, self._clock, self._locks = connection, clock, locks
+
+    def seconds_left(self, execution: Record) -> float:
+        """By the lease's own clock, and by the execution's file (R11)."""
+        execution_id, _, _, boot_id, locked, _, lease_until, state, _ = execution
+        if state == "ended" or boot_id != self._clock.boot_id:
+            return 0.0
+        if locked and self._locks is not None and self._locks.prove_dead(execution_id):
+            return 0.0
+        seconds: float = lease_until / 1e6 - self._clock.boot()
+        return max(0.0, seconds)
+
+    async def answer_to(self, transition_id: str) -> Any:
+        for (answers,) in self._connection.execute(FIND_ANSWER, (transition_id.encode(),)):
+            answer = decode_answer(answers, transition_id)
+            if answer is not None:
+                return answer
+        return None

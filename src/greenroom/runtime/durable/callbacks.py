@@ -7,19 +7,24 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from greenroom.errors import Misuse, StoreUnavailable, WaitTimeout
-from greenroom.logs import logger_named
+from greenroom.errors import WaitTimeout
 from greenroom.mailbox import Slot
-from greenroom.persistence import CallbackStatus, CreateCallback, ReadCallback, Refused, fetch, new_id, new_token
+from greenroom.persistence import (
+    CallbackStatus,
+    CreateCallback,
+    ExpireCallback,
+    ReadCallback,
+    Refused,
+    new_id,
+    new_token,
+)
 
 if TYPE_CHECKING:
     from greenroom.runtime.durable.custody import Custody
     from greenroom.runtime.durable.storage import Storage
 
-logger = logger_named("greenroom.storage")
-
-LOOK = 1.0
-"""Seconds between looks for an answer, whatever was heard of it."""
+SHORTEST = 0.001
+"""Seconds between looks at a callback whose time has passed by the clock here, and perhaps not by the store's."""
 
 
 class Callback:
@@ -63,7 +68,7 @@ class CallbackWaits:
         scope = new_id() if message_id is None else f"{custody.address}\n{message_id}\n{name}"
         callback_id = sha256(scope.encode()).hexdigest()[:32]
         token, secret_digest = new_token(callback_id)
-        answer = await self._storage.commit_surely(
+        answer = await custody.own_commit(
             CreateCallback(
                 **custody.owner,
                 callback_id=callback_id,
@@ -73,32 +78,30 @@ class CallbackWaits:
             )
         )
         if isinstance(answer, Refused):
-            raise Misuse(f"{custody.address!r} could not open the callback {name!r}: {answer.detail}")
+            raise custody.is_lost(answer.detail)
         return Callback(self._storage, custody.address, callback_id, name, token, timeout)
 
     async def wait(self, address: str, callback_id: str, name: str, timeout: float | None) -> Any:
         """As `Callback.wait`."""
         storage = self._storage
+        store, what = storage.store, f"the answer to the callback {name!r} of {address!r}"
         while True:
             slot = storage.loop.slot()
             self._waiting[slot] = address  # before the look, so that an answer that comes meanwhile is not missed
             try:
-                try:
-                    record = await storage.store.read(ReadCallback(callback_id=callback_id))
-                except StoreUnavailable as error:
-                    if not storage.store.alive:
-                        raise
-                    logger.warning(
-                        "the callback %r of %s could not be looked for, trying again: %s", name, address, error
-                    )
-                else:
-                    what = f"the answer to the callback {name!r} of {address!r}"
-                    if record is None or record.status in (CallbackStatus.EXPIRED, CallbackStatus.CANCELLED):
-                        raise WaitTimeout(what, timeout)
-                    if record.status is CallbackStatus.ANSWERED:
-                        assert record.answer is not None
-                        return storage.payloads.decode(await fetch(storage.store, record.answer), what)
-                with anyio.move_on_after(LOOK):
+                record = await storage.surely(store.read, ReadCallback(callback_id=callback_id))
+                if record is None or record.status in (CallbackStatus.EXPIRED, CallbackStatus.CANCELLED):
+                    raise WaitTimeout(what, timeout)
+                if record.status is CallbackStatus.ANSWERED:
+                    assert record.answer is not None
+                    return storage.payloads.decode(await storage.fetch(record.answer), what)
+                pause = storage.source.sweep_for(storage.loop)
+                if record.expires_at is not None:
+                    pause = min(pause, (record.expires_at - storage.now()).total_seconds())
+                if pause <= 0:
+                    await storage.surely(store.commit, ExpireCallback(callback_id=callback_id))
+                    pause = SHORTEST
+                with anyio.move_on_after(pause):
                     await slot
             finally:
                 self._waiting.pop(slot, None)

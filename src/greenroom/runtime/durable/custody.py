@@ -130,11 +130,11 @@ class Custody(Address):
 
     async def _wait(self, seconds: float) -> None:
         timer = self.storage.services.timers.after(seconds, self.queue.look_up)
-        self.storage.standing_by.add(self)
+        self.storage.standing_by[self.address] = self
         try:
             await self.queue.wait()
         finally:
-            self.storage.standing_by.discard(self)
+            del self.storage.standing_by[self.address]
             timer.cancel()
 
     def _own(self, loop: DeliveryLoop, execution_id: str, claimed: Claimed) -> None:
@@ -169,18 +169,21 @@ class Custody(Address):
     async def park(self, unusable: StateUnusable) -> None:
         """Let nobody run the address until an operator says so. Raises `LeaseLost`."""
         logger.error("%s is parked (%s): %s", self.address, unusable.reason.value, unusable.detail)
-        await self._own_commit(ParkAddress(**self._mine(), reason=unusable.reason, detail=unusable.detail))
+        await self.own_commit(ParkAddress(**self._mine(), reason=unusable.reason, detail=unusable.detail))
         self._disown()
 
     # -------------------------------------------------------------------------------------------- letting go of it
 
     def let_go(self, why: str) -> None:
         """The address has ended here. Its mail stays; when its actor has ended by itself for good, what comes later is late."""
-        life = self._loop.life if self._loop is not None else None
         if not self.generation:
             return
-        finished = life is not None and life.exit is not None and life.exit.kind == "normal" and not self.pooled
-        write = CloseAddress if finished else ReleaseAddress
+        assert self._loop is not None
+        life = self._loop.life
+        if life.lingering or life.exit is None:
+            self._disown()  # what is stuck or abandoned may still run: to others the address is taken, while the lease lasts (P7)
+            return
+        write = CloseAddress if life.exit.kind == "normal" and not self.pooled else ReleaseAddress
         transition = write(**self._mine())
         due = self._due
         self._disown()
@@ -331,7 +334,7 @@ class Custody(Address):
             self._room = (
                 self.storage.loop.slot()
             )  # before the question, so that room that comes meanwhile is not missed
-            answer = await self._own_commit(
+            answer = await self.own_commit(
                 BeginDelivery(**self._mine(), seq=message.seq, max_deliveries=self.options.max_deliveries)
             )
             if isinstance(answer, Delivery):
@@ -346,7 +349,7 @@ class Custody(Address):
             elif answer.reason is RefusalReason.NOT_PENDING:
                 return False
             else:
-                raise self._is_lost(answer.detail)
+                raise self.is_lost(answer.detail)
         self._check_fence()
         return True
 
@@ -361,13 +364,13 @@ class Custody(Address):
     def _check_fence(self) -> None:
         execution = self.storage.living()
         if execution is None or execution.id != self.execution_id:
-            raise self._is_lost("its lease was lost")
+            raise self.is_lost("its lease was lost")
 
     async def bury(self, message: StoredMessage, why: str) -> None:
         """Make a dead letter of a message that cannot be handled at all. Raises `LeaseLost`."""
-        answer = await self._own_commit(BuryMessage(**self._mine(), seq=message.seq, reason=why))
+        answer = await self.own_commit(BuryMessage(**self._mine(), seq=message.seq, reason=why))
         if isinstance(answer, Refused) and answer.reason is not RefusalReason.NOT_PENDING:
-            raise self._is_lost(answer.detail)
+            raise self.is_lost(answer.detail)
         self._is_dead(message, why)
 
     def _is_dead(self, message: StoredMessage, why: str) -> None:
@@ -387,7 +390,7 @@ class Custody(Address):
             LeaseLost.
         """
         following = self.queue.next_stored() if with_next else None
-        answer = await self._own_commit(
+        answer = await self.own_commit(
             FinishDelivery(
                 address=self.address,
                 execution_id=self.execution_id,
@@ -400,7 +403,7 @@ class Custody(Address):
         )
         message.begun = False
         if isinstance(answer, Refused):
-            raise self._is_lost(answer.detail)
+            raise self.is_lost(answer.detail)
         self._has_progressed()
         if following is not None:
             if answer.next is not None:
@@ -416,13 +419,13 @@ class Custody(Address):
         self.progressed()
         self.storage.made_room()
 
-    async def _own_commit(self, transition: OwnerWrite[Any]) -> Any:
+    async def own_commit(self, transition: OwnerWrite[Any]) -> Any:
         """Commit what only the owner may. An owner that has lost its lease meanwhile does not try again."""
         if not self.generation:
-            raise self._is_lost("its lease was lost")
+            raise self.is_lost("its lease was lost")
         return await self.storage.commit_surely(transition, self._check_fence)
 
-    def _is_lost(self, why: str) -> LeaseLost:
+    def is_lost(self, why: str) -> LeaseLost:
         self._disown()
         return LeaseLost(self.execution_id, f"{self.address!r} is not owned here any more: {why}")
 
@@ -436,7 +439,7 @@ class Custody(Address):
     def owner(self) -> dict[str, Any]:
         """What an owner's write carries. Raises `LeaseLost`."""
         if not self.generation:
-            raise self._is_lost("its lease was lost")
+            raise self.is_lost("its lease was lost")
         return self._mine()
 
 

@@ -10,7 +10,7 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from greenroom.actors import NOT_BEGUN, MessageLoop, Unit
-from greenroom.actors.bodies import Perform
+from greenroom.actors.bodies import Perform, Unserved
 from greenroom.actors.concurrent import Gate
 from greenroom.actors.exits import is_cancellation, lone
 from greenroom.actors.messages import Rejected, Stop
@@ -146,6 +146,12 @@ class DeliveryLoop(MessageLoop):
         """A handler raised: `Rejected` is an answer, and so is the will to stop. Raises anything else, with the message as it was."""
         error = lone(error)
         custody = self._custody
+        if isinstance(error, Unserved):
+            if error.__cause__ is None:
+                custody.undo(message)
+            else:
+                await custody.bury(message, str(error.__cause__))
+            return
         if isinstance(error, (Rejected, Stop)):
             if self.durable:
                 assert custody.state is not None
@@ -193,11 +199,8 @@ class DeliveryLoop(MessageLoop):
 
     @property
     def message_id_in_hand(self) -> str | None:
-        hand = self.hand
-        if (
-            hand is not None
-            and self._life.task is self._life.loop.current_task()
-            and isinstance(hand[0], StoredMessage)
-        ):
-            return hand[0].message_id
-        return None
+        task = self._life.loop.current_task()
+        runs = self._concurrent.runs if self._concurrent is not None else ()
+        hand = self.hand if self._life.task is task else next((run.envelope for run in runs if run.task is task), None)
+        message = hand[0] if hand is not None else None
+        return message.message_id if isinstance(message, StoredMessage) else None

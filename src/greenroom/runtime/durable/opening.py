@@ -10,8 +10,7 @@ from attrs import field, frozen, validators
 
 from greenroom.mailbox import EventLoop
 from greenroom.persistence import Committer, Driver, StoreClock, open_store
-from greenroom.persistence.renewal import LEASE
-from greenroom.persistence.store import BOUND
+from greenroom.persistence.store import BOUND, LEASE
 from greenroom.persistence.urls import parse_url
 
 VIRTUAL_EPOCH = datetime(2030, 1, 1, tzinfo=UTC).timestamp()
@@ -68,8 +67,10 @@ class StoreSource:
     @asynccontextmanager
     async def open(self, loop: EventLoop) -> AsyncIterator[Committer]:
         """For Greenroom's own use: the store, for the length of a block. Raises what `open_store` raises."""
-        clock = self.clock_for(loop)
-        async with open_store(self.url, loop=loop, clock=clock, bound=self.bound, driver=self.driver) as store:
+        clock, lease = self.clock_for(loop), self.lease_for(loop)
+        async with open_store(
+            self.url, loop=loop, clock=clock, bound=self.bound, lease=lease, driver=self.driver
+        ) as store:
             yield store
 
 

@@ -12,6 +12,7 @@ from attrs import frozen
 
 from greenroom.actors import Ref, Terminated
 from greenroom.codec import Codec, import_class
+from greenroom.codec.tags import declared, default_tag
 from greenroom.errors import Undecodable
 from greenroom.persistence import message_digest
 
@@ -83,6 +84,12 @@ class Payloads:
     def type_of(self, value: object) -> str:
         """What the store calls a value's class."""
         return self._codec.tag_of(type(value)) or f"builtins:{type(value).__qualname__}"
+
+    def tags(self, kind: type[Any]) -> tuple[str, ...]:
+        """What the store calls a class: today's name, then those that older data may have for it. Raises `NotEncodable`."""
+        self._codec.register(kind)
+        own = self._codec.tag_of(kind) or default_tag(kind)
+        return tuple(dict.fromkeys((own, *declared(kind).aliases, default_tag(kind))))
 
     def decode(self, data: bytes, source: str) -> Any:
         """What was encoded.

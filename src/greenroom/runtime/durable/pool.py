@@ -50,7 +50,7 @@ TURN = 1.0
 WAITING = 128
 """Keys that are noted as waiting for a place. The store knows the others."""
 
-GLANCE = 64
+GLANCE = 16
 """Residents that are looked at for an idle one whenever a key begins to wait; all of them are at each turn."""
 
 LONGEST_KEY = 200
@@ -74,7 +74,7 @@ class DurableActors(SupervisorSpec):
         factory, args: `factory(*args)` makes the actor at each activation: a `DurableActor` class, or a `functools.partial` of one.
         max_resident: actors (int > 0) in memory at once. Beyond it the least recently used one that is idle goes, and mail waits; when
             none is idle, those go that have been in memory for longest, after the message in hand.
-        idle: seconds without a message after which an actor is dropped from memory.
+        idle: seconds without a message after which an actor is dropped from memory; what it runs in its nursery ends with that.
         capacity, max_deliveries: of each mailbox, as for a `PersistentMailbox`.
         shutdown: as of a `Child`, for each actor.
 
@@ -286,7 +286,7 @@ class PoolLife(SupervisorLife):
 
     def _fill(self) -> None:
         """A place is free."""
-        while self._waiting and len(self._residents) < self.spec.max_resident:
+        while self._waiting and len(self._residents) < self.spec.max_resident and not self.stopping:
             self._begin(self._waiting.popitem(last=False)[0])
         if self.crowded and not self._waiting:
             self.crowded = False
@@ -306,7 +306,8 @@ class PoolLife(SupervisorLife):
         its_fault = exit.kind == "error" and not isinstance(exit.cause, (LeaseLost, StoreUnavailable))
         if not its_fault:
             if not resident.member.started:  # it is another's, or parked; or nothing is anybody's here just now
-                self._rest(key, ELSEWHERE, then=resident.is_leaving or self.storage.execution is None)
+                told = resident.life is not None and resident.life.messages.stopping
+                self._rest(key, ELSEWHERE, then=told or self.storage.execution is None)
             return
         crashes = self._crashes[key] = self._crashes.get(key, 0) + 1
         if crashes < self.spec.mailbox.max_deliveries + CRASHES:
@@ -346,6 +347,8 @@ class Pools:
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
         self._pools: dict[str, PoolLife] = {}
+        self._capacities: dict[str, int | None] = {}
+        """Of the mailboxes in each pool that has been up: while one is down its addresses can be sent to, too."""
         self._open: OrderedDict[str, None] = OrderedDict()
 
     @property
@@ -360,6 +363,7 @@ class Pools:
     def add(self, pool: PoolLife) -> None:
         """A pool is up: what is due in it is looked for."""
         self._pools[pool.cell.path] = pool
+        self._capacities[pool.cell.path] = pool.spec.mailbox.capacity
         self._storage.hurry()
 
     def remove(self, pool: PoolLife) -> None:
@@ -393,14 +397,14 @@ class Pools:
 
     async def open_if_pooled(self, address: str) -> None:
         """Before something is sent to an address: it is there if it belongs to a pool here. Raises `StoreUnavailable`."""
-        pool = self.of(address)
-        if pool is None:
+        pool = address.rpartition("/")[0]
+        if pool not in self._capacities:
             return
         if address in self._open:
             self._open.move_to_end(address)
             return
         await self._storage.store.commit(
-            OpenAddress(address=address, kind=AddressKind.ACTOR, capacity=pool.spec.mailbox.capacity)
+            OpenAddress(address=address, kind=AddressKind.ACTOR, capacity=self._capacities[pool])
         )
         self._open[address] = None
         if len(self._open) > KNOWN_OPEN:

@@ -51,6 +51,7 @@ from greenroom.runtime.durable.pool import Pools
 from greenroom.runtime.durable.relay import Destination
 from greenroom.runtime.durable.replies import Replies
 from greenroom.runtime.durable.sweep import Sweep
+from greenroom.runtime.tasks.desk import Desk
 
 if TYPE_CHECKING:
     from greenroom.actors import Services
@@ -92,10 +93,12 @@ class Storage:
         self.owned: dict[str, Custody] = {}
         self.owed: dict[str, list[int]] = {}
         """By address: places of messages whose delivery was counted, and then broken off by the loss of a lease."""
-        self.standing_by: set[Custody] = set()
+        self.standing_by: dict[str, Custody] = {}
+        """Those who wait to own their address."""
         self.replies = Replies(self)
         self.callbacks = CallbackWaits(self)
         self.pools = Pools(self)
+        self.tasks = Desk(self)
         self._held_back = 0
         """How many addresses wait here for room for what they have sent."""
         self.leftovers = Leftovers(self)
@@ -188,7 +191,9 @@ class Storage:
             clock=self.source.clock_for(self.loop),
         )
         self.execution = execution
-        self.wake_standing_by()
+        for custody in self.standing_by.values():
+            custody.queue.look_up()
+        self.tasks.look()
         self._sweep.hurry()
 
     def living(self) -> Execution | None:
@@ -209,6 +214,7 @@ class Storage:
         logger.error("%s", error)
         for custody in tuple(self.owned.values()):
             custody.lost(error)
+        self.tasks.lease_lost()
         if not self.closing:
             self.spawn(self._register_again)
 
@@ -318,8 +324,8 @@ class Storage:
                 self.woken(address)
             self.callbacks.look(None if wakeup.elsewhere else wakeup.addresses)
             if wakeup.elsewhere:
-                self.wake_standing_by()
                 self.replies.look()
+                self.tasks.look()
                 await self._look_elsewhere()
 
     async def _look_elsewhere(self) -> None:
@@ -334,8 +340,10 @@ class Storage:
         custody = self.owned.get(address)
         if custody is not None:
             custody.look()
-        elif not self.pools.activate(address):
-            self.wake_standing_by()
+        elif address in self.standing_by:
+            self.standing_by[address].queue.look_up()
+        elif not self.tasks.woken(address):
+            self.pools.activate(address)
 
     def arrived(self, address: str, message: StoredMessage) -> None:
         """A message was accepted here."""
@@ -379,9 +387,6 @@ class Storage:
     def hurry_in(self, seconds: float) -> None:
         """The same after a while."""
         if self.loop.virtual_clock is not None:  # in real time the sweep's next round is soon enough
-            self.services.timers.after(seconds, self.hurry)
-
-    def wake_standing_by(self) -> None:
-        """Something has changed for those who wait to own their address."""
-        for custody in tuple(self.standing_by):
-            custody.queue.look_up()
+            self.services.timers.after(
+                seconds + 0.001, self.hurry
+            )  # surely after it, in the store's whole microseconds

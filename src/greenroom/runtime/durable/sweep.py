@@ -71,6 +71,7 @@ class Sweep:
         lease = storage.source.lease_for(storage.loop)
         self._duties = (
             Duty("wake what is due", round_, self._wake_due),
+            Duty("wake tasks that are due", round_, storage.tasks.wake_due),
             self._flush,
             Duty("end callbacks whose time has passed", round_, self._expire_callbacks),
             Duty("publish the outbox", round_, relay.look),
@@ -86,6 +87,7 @@ class Sweep:
         """Go round until cancelled."""
         loop, pause = self._storage.loop, self._round
         while True:
+            self._storage.living()  # a lease that has passed is noticed though nothing is being done under it
             for duty in self._duties:
                 if duty.due <= loop.now():
                     duty.due = loop.now() + duty.period

@@ -14,11 +14,7 @@ The driver belongs to whoever has a store: it loads the rows, lets the engine pr
 owes in return stands in `docs/replay.md`.
 """
 
-from greenroom.runtime.replay.branch_state import OperationCall, OperationKind
-from greenroom.runtime.replay.branches import Branch, Branches, Limit
-from greenroom.runtime.replay.codec import ValueCodec
-from greenroom.runtime.replay.engine import Engine
-from greenroom.runtime.replay.errors import (
+from greenroom.errors import (
     BranchCancelled,
     BranchNotEnded,
     Cancelled,
@@ -35,6 +31,10 @@ from greenroom.runtime.replay.errors import (
     SegmentBusy,
     StrayCancelled,
 )
+from greenroom.runtime.replay.branch_state import OperationCall, OperationKind
+from greenroom.runtime.replay.branches import Branch, Branches, Limit
+from greenroom.runtime.replay.codec import ValueCodec
+from greenroom.runtime.replay.engine import Engine
 from greenroom.runtime.replay.marks import Recorded
 from greenroom.runtime.replay.notices import CancellationIgnored, CleanupCut, EndDiscarded, Notice, Stopped
 from greenroom.runtime.replay.operations import Effect, Operation, OperationDef, RetryPolicy, operation

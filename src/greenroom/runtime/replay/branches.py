@@ -7,9 +7,9 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, TypeVar, TypeVarTuple, Unpack, cast
 
+from greenroom.errors import BranchNotEnded, Cancelled
 from greenroom.runtime.replay.branch_state import BranchState, NurseryState
 from greenroom.runtime.replay.endings import FOREIGN
-from greenroom.runtime.replay.errors import BranchNotEnded, Cancelled
 from greenroom.runtime.replay.scopes import Scope, ScopeKind
 
 if TYPE_CHECKING:

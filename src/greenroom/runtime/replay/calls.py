@@ -11,7 +11,16 @@ from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
-from greenroom.errors import NotEncodable
+from greenroom.errors import (
+    BranchCancelled,
+    Cancelled,
+    NotEncodable,
+    NurseryEnded,
+    ScopeLeftOpen,
+    ScopeOutOfOrder,
+    SegmentBusy,
+    StrayCancelled,
+)
 from greenroom.runtime.replay.branch_state import (
     Asking,
     BranchState,
@@ -24,15 +33,6 @@ from greenroom.runtime.replay.branch_state import (
 )
 from greenroom.runtime.replay.draws import drawn_float, drawn_uuid
 from greenroom.runtime.replay.endings import Ending
-from greenroom.runtime.replay.errors import (
-    BranchCancelled,
-    Cancelled,
-    NurseryEnded,
-    ScopeLeftOpen,
-    ScopeOutOfOrder,
-    SegmentBusy,
-    StrayCancelled,
-)
 from greenroom.runtime.replay.machine import Machine
 from greenroom.runtime.replay.paths import CallId
 from greenroom.runtime.replay.rows import EndKind

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Literal, TypeAlias
 
-from greenroom.runtime.replay.errors import Cancelled
+from greenroom.errors import Cancelled
 
 
 class Elsewhere(Enum):

@@ -20,20 +20,21 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import anyio
 
-from greenroom.errors import Defect, Undecodable
+from greenroom.errors import (
+    Cancelled,
+    ConcurrentBranchUse,
+    Defect,
+    ForeignCancellation,
+    ForeignDeadline,
+    OutsideBranch,
+    ScopeLeftOpen,
+    Undecodable,
+)
 from greenroom.mailbox import EventLoop, Slot, current_loop
 from greenroom.runtime.replay.branch_state import BranchState, NurseryState
 from greenroom.runtime.replay.calls import BLOCKED, Calls
 from greenroom.runtime.replay.codec import ValueCodec
 from greenroom.runtime.replay.endings import FOREIGN, meaning
-from greenroom.runtime.replay.errors import (
-    Cancelled,
-    ConcurrentBranchUse,
-    ForeignCancellation,
-    ForeignDeadline,
-    OutsideBranch,
-    ScopeLeftOpen,
-)
 from greenroom.runtime.replay.machine import UNBROKEN, Machine
 from greenroom.runtime.replay.marks import NOTHING, Recorded
 from greenroom.runtime.replay.matching import check_intents

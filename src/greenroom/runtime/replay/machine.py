@@ -11,10 +11,9 @@ from collections.abc import Awaitable, Callable
 from contextvars import copy_context
 from typing import Final
 
-from greenroom.errors import WaitTimeout
+from greenroom.errors import Cancelled, JournalBroken, OperationFailed, WaitTimeout
 from greenroom.runtime.replay.branch_state import Asking, BranchState, Joining, OperationCall, Receiving
 from greenroom.runtime.replay.codec import ValueCodec
-from greenroom.runtime.replay.errors import Cancelled, JournalBroken, OperationFailed
 from greenroom.runtime.replay.marks import Marks, Recorded
 from greenroom.runtime.replay.matching import Passed, Past, check_outcome, check_time
 from greenroom.runtime.replay.notices import CleanupCut, Tell

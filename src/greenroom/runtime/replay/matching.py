@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 
 from attrs import frozen
 
+from greenroom.errors import Diverged, JournalBroken
 from greenroom.runtime.replay.branch_state import OperationCall
 from greenroom.runtime.replay.codec import ValueCodec
-from greenroom.runtime.replay.errors import Diverged, JournalBroken
 from greenroom.runtime.replay.paths import CallId
 from greenroom.runtime.replay.rows import Intent, OutcomeRow, OutcomeStatus, TimeRow
 from greenroom.runtime.replay.trace import Trace

@@ -50,6 +50,9 @@ class Operation:
     invocation: int
     """From 1."""
     deadline: datetime | None = None
+    """The task's: what cannot be done by then need not be begun."""
+    link: Callable[[str, str], object] = field(default=lambda name, value: None, eq=False, repr=False)
+    """`link(name, value)` records what this invocation is known by elsewhere: a provider's request id, a trace."""
 
 
 @frozen

@@ -1,13 +1,13 @@
 -- Messages come in at their addresses, many at once. `mail.receive` says the same for one.
 --
 -- With `p_batch` it is a whole transaction: it locks, and leaves the batch's row behind. Without it, both are its caller's.
--- Verdicts are dispositions, or 'full'; numbers are places, or the capacity. One item alone, which is how a single sender's
--- messages come, is decided by plain statements: setting up the others costs several times as much. The tests hold both to
--- the same answers. With `p_whole` nothing is done, and the verdicts are null, when one is 'full', 'duplicate' or 'conflict':
--- what becomes of a handler's later messages depends on that, one by one.
+-- Verdicts are dispositions, or 'full', and null when all were accepted; numbers are places, or the capacity. One item alone,
+-- which is how a single sender's messages come, is decided by plain statements: setting up the others costs several times as
+-- much. The tests hold both to the same answers. With `p_whole` nothing is done, and the numbers are null, when one is 'full',
+-- 'duplicate' or 'conflict': what becomes of a handler's later messages depends on that, one by one.
 CREATE FUNCTION {accept}(
     p_batch text, p_ids text[], p_now bigint, p_own text[],
-    p_address text[], p_message text[], p_digest text[], p_type text[], p_body bytea[], p_content text[], p_size bigint[],
+    p_address text[], p_message text[], p_digest text[], p_type text[], p_body bytea[], p_size bigint[],
     p_sender text[], p_deliver bigint[], p_whole boolean,
     OUT verdicts text[], OUT numbers bigint[], OUT woken text[], OUT news boolean
 ) LANGUAGE plpgsql VOLATILE AS $function$
@@ -22,55 +22,56 @@ DECLARE
     v_number bigint;
 BEGIN
   IF cardinality(p_address) = 1 THEN
-    SELECT
-        a.ctid AS place, a.owner, a.parked, a.closed_at, a.capacity, a.queued, a.last_seq, a.last_delayed
-    INTO v_row FROM addresses a WHERE a.address = p_address[1] FOR NO KEY UPDATE;
+    SELECT a.ctid AS place, a.owner, a.closed_at, a.capacity, a.queued, a.last_seq, a.last_delayed INTO v_row
+    FROM addresses a WHERE a.address = p_address[1] FOR NO KEY UPDATE;
     v_now := coalesce(p_now, greenroom_now());
     v_later := coalesce(p_deliver[1] > v_now, false);
-    SELECT m.seq, m.digest INTO v_known FROM messages m
-    WHERE m.message_id = p_message[1] AND m.address = p_address[1];
     news := false;
-    IF p_whole AND (v_known.seq IS NOT NULL OR coalesce(v_row.queued >= v_row.capacity, false)) THEN
-        RETURN;
-    END IF;
     IF v_row.place IS NULL THEN
         v_verdict := 'unmatched';
-    ELSIF v_known.seq IS NOT NULL THEN
-        v_verdict := CASE WHEN v_known.digest = p_digest[1] THEN 'duplicate' ELSE 'conflict' END;
-        v_number := CASE WHEN v_verdict = 'duplicate' THEN v_known.seq END;
-    ELSIF v_row.closed_at IS NOT NULL THEN
-        v_verdict := 'late';
-    ELSIF v_row.queued >= v_row.capacity THEN
-        v_verdict := 'full';
-        v_number := v_row.capacity;
-    ELSE
-        v_verdict := 'accepted';
+    ELSIF v_row.closed_at IS NULL AND (v_row.queued < v_row.capacity) IS NOT FALSE THEN
         v_number := CASE WHEN v_later THEN -v_row.last_delayed - 1 ELSE v_row.last_seq + 1 END;
         INSERT INTO messages (
-            address, seq, message_id, digest, type, body, body_content, body_size, sender, deliver_at, status,
-            accepted_at
+            address, seq, message_id, digest, type, body, body_size, sender, deliver_at, status, accepted_at
         ) VALUES (
-            p_address[1], v_number, p_message[1], p_digest[1], p_type[1], p_body[1], p_content[1], p_size[1],
+            p_address[1], v_number, p_message[1], p_digest[1], p_type[1], p_body[1], p_size[1],
             p_sender[1], p_deliver[1], CASE WHEN v_later THEN 'delayed' ELSE 'queued' END, v_now
-        );
-        UPDATE addresses a SET
-            last_seq = a.last_seq + (NOT v_later)::int,
-            ready = a.ready + (NOT v_later)::int,
-            queued = a.queued + 1,
-            delayed = a.delayed + v_later::int,
-            last_delayed = a.last_delayed + v_later::int,
-            due_at = CASE
-                WHEN a.owner IS NOT NULL OR a.parked IS NOT NULL THEN a.due_at
-                WHEN v_later THEN least(a.due_at, p_deliver[1])
-                ELSE least(a.due_at, v_now)
-            END
-        WHERE a.ctid = v_row.place;
-        IF NOT v_later THEN
-            woken := p_address;
+        ) ON CONFLICT (message_id, address) DO NOTHING;
+        IF FOUND THEN
+            v_verdict := 'accepted';
+            UPDATE addresses a SET
+                last_seq = a.last_seq + (NOT v_later)::int,
+                ready = a.ready + (NOT v_later)::int,
+                queued = a.queued + 1,
+                delayed = a.delayed + v_later::int,
+                last_delayed = a.last_delayed + v_later::int,
+                due_at = CASE
+                    WHEN a.owner IS NOT NULL OR a.parked IS NOT NULL THEN a.due_at
+                    WHEN v_later THEN least(a.due_at, p_deliver[1])
+                    ELSE least(a.due_at, v_now)
+                END
+            WHERE a.ctid = v_row.place;
+            IF NOT v_later THEN
+                woken := p_address;
+            END IF;
+            news := v_row.owner IS NULL OR v_row.owner <> ALL (p_own);
         END IF;
-        news := v_row.owner IS NULL OR v_row.owner <> ALL (p_own);
     END IF;
-    verdicts := ARRAY[v_verdict];
+    IF v_verdict IS NULL THEN
+        SELECT m.seq, m.digest INTO v_known FROM messages m
+        WHERE m.message_id = p_message[1] AND m.address = p_address[1];
+        v_verdict := CASE
+            WHEN v_known.digest = p_digest[1] THEN 'duplicate'
+            WHEN v_known.seq IS NOT NULL THEN 'conflict'
+            WHEN v_row.closed_at IS NOT NULL THEN 'late'
+            ELSE 'full'
+        END;
+        v_number := CASE v_verdict WHEN 'duplicate' THEN v_known.seq WHEN 'full' THEN v_row.capacity END;
+        IF p_whole AND v_verdict <> 'late' THEN
+            RETURN;
+        END IF;
+    END IF;
+    verdicts := CASE WHEN v_verdict <> 'accepted' THEN ARRAY[v_verdict] END;
     numbers := ARRAY[v_number];
     v_observe := v_verdict NOT IN ('accepted', 'full');
   ELSE
@@ -135,19 +136,19 @@ BEGIN
     ) d;
 
     IF p_whole AND verdicts && ARRAY['full', 'duplicate', 'conflict'] THEN
-        verdicts := NULL;
+        numbers := NULL;
         RETURN;
     END IF;
 
     INSERT INTO messages (
-        address, seq, message_id, digest, type, body, body_content, body_size, sender, deliver_at, status, accepted_at
+        address, seq, message_id, digest, type, body, body_size, sender, deliver_at, status, accepted_at
     )
     SELECT
-        i.address, i.seq, i.message, i.digest, i.type, i.body, i.content, i.size, i.sender, i.deliver,
+        i.address, i.seq, i.message, i.digest, i.type, i.body, i.size, i.sender, i.deliver,
         CASE WHEN i.seq < 0 THEN 'delayed' ELSE 'queued' END, v_now
     FROM unnest(
-        p_address, numbers, p_message, p_digest, p_type, p_body, p_content, p_size, p_sender, p_deliver, verdicts
-    ) i(address, seq, message, digest, type, body, content, size, sender, deliver, verdict)
+        p_address, numbers, p_message, p_digest, p_type, p_body, p_size, p_sender, p_deliver, verdicts
+    ) i(address, seq, message, digest, type, body, size, sender, deliver, verdict)
     WHERE i.verdict = 'accepted';
 
     UPDATE addresses a SET
@@ -168,11 +169,14 @@ BEGIN
         GROUP BY i.place
     ) u
     WHERE a.ctid = u.place;
+    IF 'accepted' = ALL (verdicts) THEN
+        verdicts := NULL;
+    END IF;
   END IF;
 
     IF v_observe THEN
         INSERT INTO observations (
-            at, kind, what, address, message_id, sender, detail, body, body_content, body_size
+            at, kind, what, address, message_id, sender, detail, body, body_size
         )
         SELECT
             v_now, i.verdict, i.type, i.address, i.message, i.sender,
@@ -183,17 +187,16 @@ BEGIN
                 ELSE 'the address''s actor has ended for good'
             END,
             CASE WHEN i.verdict <> 'duplicate' THEN i.body END,
-            CASE WHEN i.verdict <> 'duplicate' THEN i.content END,
             CASE WHEN i.verdict <> 'duplicate' THEN i.size END
-        FROM unnest(p_address, p_message, p_type, p_body, p_content, p_size, p_sender, verdicts)
-            WITH ORDINALITY i(address, message, type, body, content, size, sender, verdict, n)
+        FROM unnest(p_address, p_message, p_type, p_body, p_size, p_sender, verdicts)
+            WITH ORDINALITY i(address, message, type, body, size, sender, verdict, n)
         WHERE i.verdict NOT IN ('accepted', 'full')
         ORDER BY i.n;
     END IF;
 
     IF p_batch IS NOT NULL THEN
-        INSERT INTO batches (batch_id, at, transition_ids, kind, addresses, keys, verdicts, numbers)
-        VALUES (p_batch, v_now, p_ids, 'AcceptMessage', p_address, p_message, verdicts, numbers);
+        INSERT INTO batches (batch_id, at, transition_ids, kind, keys, verdicts, numbers)
+        VALUES (p_batch, v_now, p_ids, 'AcceptMessage', p_message, verdicts, numbers);
         IF news THEN
             PERFORM pg_notify('greenroom.' || current_schema(), pg_backend_pid()::text);
         END IF;

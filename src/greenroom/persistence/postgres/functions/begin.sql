@@ -1,17 +1,18 @@
--- Deliveries are begun, many at once, each at an address of its own. `deliveries.begin` says the same for one.
+-- Deliveries are begun by one execution, many at once, each at an address of its own. `deliveries.begin` says the same for one.
 --
--- Only what goes its ordinary way is done: a verdict is 'begun', and null for whatever was left as it was, which its caller
--- decides one by one. One item alone is decided by plain statements, which cost less to set up. With `p_batch` it is a whole transaction, and does everything or, with null verdicts, nothing.
+-- Only what goes its ordinary way is done. A number counts the deliveries of a message, and is null for one that was left as it
+-- was, which its caller decides by itself. One item alone is decided by plain statements, which cost less to set up. With
+-- `p_batch` it is a whole transaction, and does everything or, with numbers that are null, nothing.
 CREATE FUNCTION {begin}(
     p_batch text, p_ids text[], p_now bigint,
-    p_address text[], p_execution text[], p_generation bigint[], p_seq bigint[], p_most bigint[],
-    OUT verdicts text[], OUT numbers bigint[]
+    p_execution text, p_address text[], p_generation bigint[], p_seq bigint[], p_most bigint[],
+    OUT numbers bigint[]
 ) LANGUAGE plpgsql VOLATILE AS $function$
 DECLARE
     v_now bigint;
+    v_lasts boolean;
     v_rows tid[];
     v_row record;
-    v_lease record;
     v_message record;
 BEGIN
   IF cardinality(p_address) = 1 THEN
@@ -19,67 +20,57 @@ BEGIN
     FROM addresses a WHERE a.address = p_address[1] FOR NO KEY UPDATE;
     -- The lease is read after the wait for that row, and so is the clock.
     v_now := coalesce(p_now, greenroom_now());
-    SELECT e.state, e.lease_until INTO v_lease FROM executions e WHERE e.execution_id = p_execution[1];
-    SELECT m.ctid AS place, m.status, m.deliveries INTO v_message
-    FROM messages m WHERE m.address = p_address[1] AND m.seq = p_seq[1];
-    IF v_row.generation = p_generation[1] AND v_row.owner = p_execution[1] AND v_row.held = 0
-        AND p_seq[1] > v_row.handled_seq AND v_lease.state <> 'ended' AND v_lease.lease_until > v_now
+    SELECT m.ctid AS place, m.status, m.deliveries, e.state, e.lease_until INTO v_message
+    FROM messages m JOIN executions e ON e.execution_id = p_execution
+    WHERE m.address = p_address[1] AND m.seq = p_seq[1];
+    numbers := ARRAY[NULL]::bigint[];
+    IF v_row.generation = p_generation[1] AND v_row.owner = p_execution AND v_row.held = 0
+        AND p_seq[1] > v_row.handled_seq AND v_message.state <> 'ended' AND v_message.lease_until > v_now
         AND v_message.status = 'queued' AND v_message.deliveries < p_most[1]
     THEN
         UPDATE messages m SET deliveries = m.deliveries + 1, delivered_at = v_now WHERE m.ctid = v_message.place;
-        verdicts := ARRAY['begun'];
         numbers := ARRAY[v_message.deliveries + 1];
-    ELSE
-        verdicts := ARRAY[NULL]::text[];
-        numbers := ARRAY[NULL]::bigint[];
     END IF;
   ELSE
     IF p_batch IS NOT NULL THEN
         PERFORM 1 FROM addresses a WHERE a.address = ANY (p_address) ORDER BY a.address FOR NO KEY UPDATE;
     END IF;
     v_now := coalesce(p_now, greenroom_now());
+    SELECT e.state <> 'ended' AND e.lease_until > v_now INTO v_lasts
+    FROM executions e WHERE e.execution_id = p_execution;
 
     SELECT
-        array_agg(CASE WHEN d.ordinary THEN 'begun' END ORDER BY d.n),
-        array_agg(d.deliveries + 1 ORDER BY d.n),
+        array_agg(CASE WHEN d.ordinary THEN d.deliveries + 1 END ORDER BY d.n),
         array_agg(CASE WHEN d.ordinary THEN d.place END ORDER BY d.n)
-    INTO verdicts, numbers, v_rows
+    INTO numbers, v_rows
     FROM (
         SELECT
             i.n, m.place, m.deliveries,
-            coalesce(
-                a.generation = i.generation AND a.owner = i.execution AND a.held = 0 AND i.seq > a.handled_seq
-                AND e.state <> 'ended' AND e.lease_until > v_now AND m.status = 'queued' AND m.deliveries < i.most,
-                false
-            ) AS ordinary
-        FROM unnest(p_address, p_execution, p_generation, p_seq, p_most)
-            WITH ORDINALITY i(address, execution, generation, seq, most, n)
+            v_lasts AND a.generation = i.generation AND a.owner = p_execution AND a.held = 0
+                AND i.seq > a.handled_seq AND m.status = 'queued' AND m.deliveries < i.most AS ordinary
+        FROM unnest(p_address, p_generation, p_seq, p_most) WITH ORDINALITY i(address, generation, seq, most, n)
         LEFT JOIN LATERAL (
             SELECT x.generation, x.owner, x.held, x.handled_seq FROM addresses x WHERE x.address = i.address LIMIT 1
         ) a ON true
-        LEFT JOIN LATERAL (
-            SELECT x.state, x.lease_until FROM executions x WHERE x.execution_id = i.execution LIMIT 1
-        ) e ON true
         LEFT JOIN LATERAL (
             SELECT x.ctid AS place, x.status, x.deliveries FROM messages x
             WHERE x.address = i.address AND x.seq = i.seq LIMIT 1
         ) m ON true
     ) d;
 
-    IF p_batch IS NULL OR array_position(verdicts, NULL) IS NULL THEN
+    IF p_batch IS NULL OR array_position(numbers, NULL) IS NULL THEN
         UPDATE messages m SET deliveries = m.deliveries + 1, delivered_at = v_now
         FROM unnest(v_rows) i(place) WHERE m.ctid = i.place;
     END IF;
   END IF;
 
-    IF p_batch IS NOT NULL AND array_position(verdicts, NULL) IS NOT NULL THEN
-        verdicts := NULL;
-        RETURN;
-    END IF;
-
     IF p_batch IS NOT NULL THEN
-        INSERT INTO batches (batch_id, at, transition_ids, kind, addresses, keys, verdicts, numbers)
-        VALUES (p_batch, v_now, p_ids, 'BeginDelivery', p_address, p_seq::text[], verdicts, numbers);
+        IF array_position(numbers, NULL) IS NOT NULL THEN
+            numbers := NULL;
+            RETURN;
+        END IF;
+        INSERT INTO batches (batch_id, at, transition_ids, kind, keys, numbers)
+        VALUES (p_batch, v_now, p_ids, 'BeginDelivery', p_seq::text[], numbers);
     END IF;
 END
 $function$;

@@ -1,52 +1,48 @@
--- Messages have been handled, many at once, each at an address of its own; new states, and the next deliveries, with them.
--- `deliveries.finish` says the same for one, and for those that send something.
+-- Messages have been handled by one execution, many at once, each at an address of its own; new states, and the next deliveries,
+-- with them. `deliveries.finish` says the same for one, and for those that send something.
 --
--- Only what goes its ordinary way is done: the first unhandled message of its mailbox, in its owner's hand. A verdict is
--- 'handled', or 'begun' when the next delivery was begun too (its count is the number); null for whatever was left as it was.
--- One item alone is decided by plain statements, which cost less to set up. Arrays of what no item has are null.
--- With `p_batch` it is a whole transaction, and does everything or, with null verdicts, nothing.
+-- Only what goes its ordinary way is done: the first unhandled message of its mailbox, in its owner's hand. A number counts the
+-- deliveries of the next message, where that was begun too, or is 0; it is null for what was left as it was. One item alone is
+-- decided by plain statements, which cost less to set up. Arrays of what no item has are null. With `p_batch` it is a whole
+-- transaction, and does everything or, with numbers that are null, nothing.
 CREATE FUNCTION {finish}(
     p_batch text, p_ids text[], p_now bigint,
-    p_address text[], p_execution text[], p_generation bigint[], p_seq bigint[],
-    p_reply bytea[], p_reply_content text[], p_reply_size bigint[],
-    p_error bytea[], p_error_content text[], p_error_size bigint[],
-    p_state bytea[], p_state_content text[], p_state_size bigint[], p_state_type text[], p_state_version bigint[],
+    p_execution text, p_address text[], p_generation bigint[], p_seq bigint[],
+    p_reply bytea[], p_reply_size bigint[], p_error bytea[], p_error_size bigint[],
+    p_state bytea[], p_state_size bigint[], p_state_type text[], p_state_version bigint[],
     p_next bigint[], p_most bigint[],
-    OUT verdicts text[], OUT numbers bigint[]
+    OUT numbers bigint[]
 ) LANGUAGE plpgsql VOLATILE AS $function$
 DECLARE
     v_now bigint;
+    v_lasts boolean;
     v_addresses tid[];
     v_messages tid[];
     v_counts boolean[];
     v_next tid[];
     v_row record;
-    v_lease record;
     v_message record;
-    v_following record;
-    v_answered boolean := p_reply IS NOT NULL OR p_reply_content IS NOT NULL
-        OR p_error IS NOT NULL OR p_error_content IS NOT NULL;
+    v_answered boolean := p_reply IS NOT NULL OR p_error IS NOT NULL;
 BEGIN
   IF cardinality(p_address) = 1 THEN
     SELECT a.ctid AS place, a.generation, a.owner, a.held, a.handled_seq, a.settled_ahead INTO v_row
     FROM addresses a WHERE a.address = p_address[1] FOR NO KEY UPDATE;
     -- The lease is read after the wait for that row, and so is the clock.
     v_now := coalesce(p_now, greenroom_now());
-    SELECT e.state, e.lease_until INTO v_lease FROM executions e WHERE e.execution_id = p_execution[1];
-    SELECT m.ctid AS place, m.status, m.deliveries, m.timer INTO v_message
-    FROM messages m WHERE m.address = p_address[1] AND m.seq = p_seq[1];
-    IF p_next IS NOT NULL THEN
-        SELECT m.ctid AS place, m.status, m.deliveries INTO v_following
-        FROM messages m WHERE m.address = p_address[1] AND m.seq = p_next[1];
-    ELSE
-        SELECT NULL::tid AS place, NULL::text AS status, NULL::bigint AS deliveries INTO v_following;
-    END IF;
-    IF v_row.generation = p_generation[1] AND v_row.owner = p_execution[1] AND p_seq[1] = v_row.handled_seq + 1
-        AND v_row.settled_ahead = 0 AND v_lease.state <> 'ended' AND v_lease.lease_until > v_now
+    SELECT
+        m.ctid AS place, m.status, m.deliveries, m.timer, e.state, e.lease_until,
+        f.ctid AS next_place, f.status AS next_status, f.deliveries AS next_deliveries
+    INTO v_message
+    FROM messages m JOIN executions e ON e.execution_id = p_execution
+    LEFT JOIN messages f ON f.address = p_address[1] AND f.seq = p_next[1]
+    WHERE m.address = p_address[1] AND m.seq = p_seq[1];
+    numbers := ARRAY[NULL]::bigint[];
+    IF v_row.generation = p_generation[1] AND v_row.owner = p_execution AND p_seq[1] = v_row.handled_seq + 1
+        AND v_row.settled_ahead = 0 AND v_message.state <> 'ended' AND v_message.lease_until > v_now
         AND v_message.status = 'queued' AND v_message.deliveries > 0
         AND (p_next[1] IS NULL OR (
-            v_row.held = 0 AND p_next[1] > p_seq[1] AND v_following.status = 'queued'
-            AND v_following.deliveries < p_most[1]
+            v_row.held = 0 AND p_next[1] > p_seq[1] AND v_message.next_status = 'queued'
+            AND v_message.next_deliveries < p_most[1]
         ))
     THEN
         IF p_state_type IS NULL THEN
@@ -56,66 +52,51 @@ BEGIN
         ELSE
             UPDATE addresses a SET
                 handled_seq = p_seq[1], ready = a.ready - 1, queued = a.queued - (v_message.timer IS NULL)::int,
-                state = p_state[1], state_content = p_state_content[1], state_size = p_state_size[1],
+                state = p_state[1], state_size = p_state_size[1],
                 state_type = p_state_type[1], state_version = p_state_version[1]
             WHERE a.ctid = v_row.place;
         END IF;
         IF v_answered THEN
             UPDATE messages m SET
                 status = 'handled', settled_at = v_now,
-                reply = p_reply[1], reply_content = p_reply_content[1], reply_size = p_reply_size[1],
-                error = p_error[1], error_content = p_error_content[1], error_size = p_error_size[1]
+                reply = p_reply[1], reply_size = p_reply_size[1], error = p_error[1], error_size = p_error_size[1]
             WHERE m.ctid = v_message.place;
         END IF;
         IF p_next[1] IS NOT NULL THEN
             UPDATE messages m SET deliveries = m.deliveries + 1, delivered_at = v_now
-            WHERE m.ctid = v_following.place;
+            WHERE m.ctid = v_message.next_place;
         END IF;
-        verdicts := ARRAY[CASE WHEN p_next[1] IS NULL THEN 'handled' ELSE 'begun' END];
-        numbers := ARRAY[v_following.deliveries + 1];
-    ELSE
-        verdicts := ARRAY[NULL]::text[];
-        numbers := ARRAY[NULL]::bigint[];
+        numbers := ARRAY[coalesce(v_message.next_deliveries + 1, 0)];
     END IF;
   ELSE
     IF p_batch IS NOT NULL THEN
         PERFORM 1 FROM addresses a WHERE a.address = ANY (p_address) ORDER BY a.address FOR NO KEY UPDATE;
     END IF;
     v_now := coalesce(p_now, greenroom_now());
+    SELECT e.state <> 'ended' AND e.lease_until > v_now INTO v_lasts
+    FROM executions e WHERE e.execution_id = p_execution;
 
     SELECT
-        array_agg(
-            CASE WHEN d.ordinary THEN CASE WHEN d.next IS NULL THEN 'handled' ELSE 'begun' END END ORDER BY d.n
-        ),
-        array_agg(d.next_deliveries + 1 ORDER BY d.n),
+        array_agg(CASE WHEN d.ordinary THEN coalesce(d.next_deliveries + 1, 0) END ORDER BY d.n),
         array_agg(CASE WHEN d.ordinary THEN d.place END ORDER BY d.n),
         array_agg(CASE WHEN d.ordinary THEN d.message_place END ORDER BY d.n),
         array_agg(d.timer IS NULL ORDER BY d.n),
-        array_agg(CASE WHEN d.ordinary AND d.next IS NOT NULL THEN d.next_place END ORDER BY d.n)
-    INTO verdicts, numbers, v_addresses, v_messages, v_counts, v_next
+        array_agg(CASE WHEN d.ordinary THEN d.next_place END ORDER BY d.n)
+    INTO numbers, v_addresses, v_messages, v_counts, v_next
     FROM (
         SELECT
-            i.n, i.next, a.place, m.place AS message_place, m.timer,
-            f.place AS next_place, f.deliveries AS next_deliveries,
-            coalesce(
-                a.generation = i.generation AND a.owner = i.execution AND i.seq = a.handled_seq + 1
-                AND a.settled_ahead = 0 AND e.state <> 'ended' AND e.lease_until > v_now
-                AND m.status = 'queued' AND m.deliveries > 0,
-                false
-            ) AND (
-                i.next IS NULL OR coalesce(
-                    a.held = 0 AND i.next > i.seq AND f.status = 'queued' AND f.deliveries < i.most, false
-                )
-            ) AS ordinary
-        FROM unnest(p_address, p_execution, p_generation, p_seq, p_next, p_most)
-            WITH ORDINALITY i(address, execution, generation, seq, next, most, n)
+            i.n, a.place, m.place AS message_place, m.timer, f.place AS next_place, f.deliveries AS next_deliveries,
+            v_lasts AND a.generation = i.generation AND a.owner = p_execution AND i.seq = a.handled_seq + 1
+                AND a.settled_ahead = 0 AND m.status = 'queued' AND m.deliveries > 0
+                AND (i.next IS NULL OR (
+                    a.held = 0 AND i.next > i.seq AND f.status = 'queued' AND f.deliveries < i.most
+                )) AS ordinary
+        FROM unnest(p_address, p_generation, p_seq, p_next, p_most)
+            WITH ORDINALITY i(address, generation, seq, next, most, n)
         LEFT JOIN LATERAL (
             SELECT x.ctid AS place, x.generation, x.owner, x.held, x.handled_seq, x.settled_ahead
             FROM addresses x WHERE x.address = i.address LIMIT 1
         ) a ON true
-        LEFT JOIN LATERAL (
-            SELECT x.state, x.lease_until FROM executions x WHERE x.execution_id = i.execution LIMIT 1
-        ) e ON true
         LEFT JOIN LATERAL (
             SELECT x.ctid AS place, x.status, x.deliveries, x.timer FROM messages x
             WHERE x.address = i.address AND x.seq = i.seq LIMIT 1
@@ -126,28 +107,30 @@ BEGIN
         ) f ON true
     ) d;
 
-    IF p_batch IS NULL OR array_position(verdicts, NULL) IS NULL THEN
-        UPDATE addresses a SET
-            handled_seq = i.seq,
-            ready = a.ready - 1,
-            queued = a.queued - i.counts::int,
-            state = CASE WHEN i.state_type IS NULL THEN a.state ELSE i.state END,
-            state_content = CASE WHEN i.state_type IS NULL THEN a.state_content ELSE i.state_content END,
-            state_size = CASE WHEN i.state_type IS NULL THEN a.state_size ELSE i.state_size END,
-            state_type = coalesce(i.state_type, a.state_type),
-            state_version = CASE WHEN i.state_type IS NULL THEN a.state_version ELSE i.state_version END
-        FROM unnest(v_addresses, p_seq, v_counts, p_state, p_state_content, p_state_size, p_state_type, p_state_version)
-            i(place, seq, counts, state, state_content, state_size, state_type, state_version)
-        WHERE a.ctid = i.place;
+    IF p_batch IS NULL OR array_position(numbers, NULL) IS NULL THEN
+        IF p_state_type IS NULL THEN
+            UPDATE addresses a SET handled_seq = i.seq, ready = a.ready - 1, queued = a.queued - i.counts::int
+            FROM unnest(v_addresses, p_seq, v_counts) i(place, seq, counts) WHERE a.ctid = i.place;
+        ELSE
+            UPDATE addresses a SET
+                handled_seq = i.seq,
+                ready = a.ready - 1,
+                queued = a.queued - i.counts::int,
+                state = CASE WHEN i.state_type IS NULL THEN a.state ELSE i.state END,
+                state_size = CASE WHEN i.state_type IS NULL THEN a.state_size ELSE i.state_size END,
+                state_type = coalesce(i.state_type, a.state_type),
+                state_version = CASE WHEN i.state_type IS NULL THEN a.state_version ELSE i.state_version END
+            FROM unnest(v_addresses, p_seq, v_counts, p_state, p_state_size, p_state_type, p_state_version)
+                i(place, seq, counts, state, state_size, state_type, state_version)
+            WHERE a.ctid = i.place;
+        END IF;
         IF v_answered THEN
             UPDATE messages m SET
                 status = 'handled', settled_at = v_now,
-                reply = i.reply, reply_content = i.reply_content, reply_size = i.reply_size,
-                error = i.error, error_content = i.error_content, error_size = i.error_size
-            FROM unnest(v_messages, p_reply, p_reply_content, p_reply_size, p_error, p_error_content, p_error_size)
-                i(place, reply, reply_content, reply_size, error, error_content, error_size)
-            WHERE m.ctid = i.place
-                AND (i.reply IS NOT NULL OR i.reply_content IS NOT NULL OR i.error IS NOT NULL OR i.error_content IS NOT NULL);
+                reply = i.reply, reply_size = i.reply_size, error = i.error, error_size = i.error_size
+            FROM unnest(v_messages, p_reply, p_reply_size, p_error, p_error_size)
+                i(place, reply, reply_size, error, error_size)
+            WHERE m.ctid = i.place AND (i.reply IS NOT NULL OR i.error IS NOT NULL);
         END IF;
         IF p_next IS NOT NULL THEN
             UPDATE messages m SET deliveries = m.deliveries + 1, delivered_at = v_now
@@ -156,14 +139,13 @@ BEGIN
     END IF;
   END IF;
 
-    IF p_batch IS NOT NULL AND array_position(verdicts, NULL) IS NOT NULL THEN
-        verdicts := NULL;
-        RETURN;
-    END IF;
-
     IF p_batch IS NOT NULL THEN
-        INSERT INTO batches (batch_id, at, transition_ids, kind, addresses, keys, verdicts, numbers)
-        VALUES (p_batch, v_now, p_ids, 'FinishDelivery', p_address, p_next::text[], verdicts, numbers);
+        IF array_position(numbers, NULL) IS NOT NULL THEN
+            numbers := NULL;
+            RETURN;
+        END IF;
+        INSERT INTO batches (batch_id, at, transition_ids, kind, keys, numbers)
+        VALUES (p_batch, v_now, p_ids, 'FinishDelivery', p_next::text[], numbers);
     END IF;
 END
 $function$;

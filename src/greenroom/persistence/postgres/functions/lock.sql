@@ -7,8 +7,8 @@ CREATE FUNCTION {lock}(
 ) RETURNS TABLE (
     now bigint, address text, last_seq bigint, handled_seq bigint, settled_ahead bigint, queued bigint, ready bigint,
     delayed bigint, last_delayed bigint, held bigint, last_ordinal bigint, kind text, generation bigint, owner text,
-    capacity bigint, parked text, parked_detail text, closed_at bigint, state bytea, state_content text,
-    state_size bigint, state_type text, state_version bigint, due_at bigint
+    capacity bigint, parked text, parked_detail text, closed_at bigint, state bytea, state_size bigint,
+    state_type text, state_version bigint, due_at bigint
 ) LANGUAGE plpgsql VOLATILE AS $function$
 #variable_conflict use_column
 DECLARE
@@ -40,7 +40,7 @@ BEGIN
                 SELECT
                     a.address, a.last_seq, a.handled_seq, a.settled_ahead, a.queued, a.ready, a.delayed, a.last_delayed,
                     a.held, a.last_ordinal, a.kind, a.generation, a.owner, a.capacity, a.parked, a.parked_detail,
-                    a.closed_at, a.state, a.state_content, a.state_size, a.state_type, a.state_version, a.due_at
+                    a.closed_at, a.state, a.state_size, a.state_type, a.state_version, a.due_at
                 FROM addresses a WHERE a.address = wanted.address LIMIT 1
             ) r
         ) a ON true;

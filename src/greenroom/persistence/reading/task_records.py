@@ -1,0 +1,185 @@
+"""Rows of tasks, their journals and operations as records. Each takes its columns in the order of its list here."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from greenroom.persistence.addresses import ParkReason
+from greenroom.persistence.applying.task_rows import last_row
+from greenroom.persistence.applying.unit import Record
+from greenroom.persistence.clock import instant, maybe_instant
+from greenroom.persistence.content import body_of, payload_of
+from greenroom.persistence.journal import EntryKind, JournalEntry, OutcomeKind
+from greenroom.persistence.lists import text_list
+from greenroom.persistence.operations import (
+    Decision,
+    EffectKind,
+    InvocationRecord,
+    OperationRecord,
+    OperationStatus,
+)
+from greenroom.persistence.tasks import (
+    AttemptRecord,
+    ParentPolicy,
+    TaskOutcome,
+    TaskRecord,
+    condition_of,
+    task_id_of,
+)
+
+TASK: Final = (
+    "t.address, t.pool, t.group_key, t.priority, t.runnable, coalesce(t.segment_request, t.request), "
+    "CASE WHEN t.segment_request IS NULL THEN t.request_size ELSE t.segment_request_size END, "
+    "coalesce(t.segment_request_type, t.request_type), t.request_digest, t.submitted_at, t.deadline, t.parent, "
+    "t.parent_policy, t.attempt, t.seed, t.version, t.segment, t.segment_at, t.state_version, t.next_due, t.phase, t.waits, t.contact_at, "
+    "t.restarts, t.suspicions, t.outcome, t.result, t.result_size, t.error, t.error_size, t.end_reason, t.ended_at, "
+    f"{last_row('seq')}, {last_row('at')}"
+)
+TASK_ADDRESS: Final = (
+    "a.generation, a.owner, a.handled_seq, a.last_seq, a.parked, a.parked_detail, a.due_at, a.closed_at"
+)
+ATTEMPT: Final = "attempt, started_at, ended_at, outcome, reason, result, result_size, error, error_size"
+ENTRY: Final = (
+    "seq, at, kind, call, name, status, version, effect_possible, unresolved, params, params_size, body, body_size, "
+    "basis, digest, marks, message_id, type, answers, failed"
+)
+OPERATION: Final = (
+    "attempt, segment, call, name, effect, key, params, params_size, params_digest, status, version, decision, result, "
+    "result_size, decided_by, decided_at"
+)
+INVOCATION: Final = (
+    "attempt, segment, call, invocation, execution_id, generation, started_at, ended_at, status, error, links"
+)
+
+
+def task_record(row: Record, address_row: Record, now: int) -> TaskRecord:
+    """A task of the columns of its row, those of its address, and the store's time."""
+    address, pool, group, priority, runnable, request, request_size, request_type, request_digest, *row = row
+    submitted_at, deadline, parent, parent_policy, attempt, seed, version, segment, segment_at, *row = row
+    state_version, next_due, phase, waits, contact_at, restarts, suspicions, outcome, result, result_size, *row = row
+    error, error_size, end_reason, ended_at, journal_seq, last_at = row
+    generation, owner, handled_seq, last_seq, parked, parked_detail, due_at, closed_at = address_row
+    contacts = [moment for moment in (contact_at, last_at) if moment is not None]
+    return TaskRecord(
+        address=address,
+        task_id=task_id_of(address),
+        pool=pool,
+        group=group,
+        priority=priority,
+        request=body_of(request, request_size),
+        request_type=request_type,
+        request_digest=request_digest,
+        seed=seed,
+        submitted_at=instant(submitted_at),
+        deadline=maybe_instant(deadline),
+        parent=parent,
+        parent_policy=ParentPolicy(parent_policy),
+        condition=condition_of(
+            closed=closed_at is not None,
+            parked=parked is not None,
+            owned=owner is not None,
+            runnable=bool(runnable) or (due_at is not None and due_at <= now),
+        ),
+        parked=None if parked is None else ParkReason(parked),
+        parked_detail=parked_detail,
+        outcome=None if outcome is None else TaskOutcome(outcome),
+        attempt=attempt,
+        segment=segment,
+        journal_seq=journal_seq or 0,
+        state_version=state_version,
+        version=version,
+        segment_started_at=instant(segment_at),
+        last_at=instant(segment_at if last_at is None else last_at),
+        next_due=maybe_instant(next_due),
+        due_at=maybe_instant(due_at),
+        handled_seq=handled_seq,
+        last_seq=last_seq,
+        restarts=tuple(map(instant, text_list(restarts))),
+        suspicions=suspicions,
+        result=payload_of(result, result_size),
+        error=payload_of(error, error_size),
+        reason=end_reason,
+        ended_at=maybe_instant(ended_at),
+        owner=owner,
+        generation=generation,
+        phase=phase,
+        waits=tuple(text_list(waits)),
+        last_contact_at=instant(max(contacts)) if contacts else None,
+        read_at=instant(now),
+    )
+
+
+def attempt_record(row: Record) -> AttemptRecord:
+    attempt, started_at, ended_at, outcome, reason, result, result_size, error, error_size = row
+    return AttemptRecord(
+        attempt=attempt,
+        started_at=instant(started_at),
+        ended_at=maybe_instant(ended_at),
+        outcome=None if outcome is None else TaskOutcome(outcome),
+        reason=reason,
+        result=payload_of(result, result_size),
+        error=payload_of(error, error_size),
+    )
+
+
+def entry_record(row: Record) -> JournalEntry:
+    (seq, at, kind, call, name, status, version, effect_possible, unresolved, *rest) = row
+    params, params_size, body, body_size, basis, digest, marks, message_id, type_name, answers, failed = rest
+    return JournalEntry(
+        seq=seq,
+        at=instant(at),
+        kind=EntryKind(kind),
+        call=call,
+        name=name,
+        status=None if status is None else OutcomeKind(status),
+        version=version,
+        effect_possible=bool(effect_possible),
+        unresolved=bool(unresolved),
+        params=payload_of(params, params_size),
+        body=payload_of(body, body_size),
+        basis=basis,
+        digest=digest,
+        marks=() if marks is None else tuple(text_list(marks)),
+        message_id=message_id,
+        type=type_name,
+        answers=answers,
+        failed=bool(failed),
+    )
+
+
+def operation_record(row: Record) -> OperationRecord:
+    attempt, segment, call, name, effect, key, params, params_size, params_digest, status, version, *rest = row
+    decision, result, result_size, decided_by, decided_at = rest
+    return OperationRecord(
+        attempt=attempt,
+        segment=segment,
+        call=call,
+        name=name,
+        effect=EffectKind(effect),
+        key=key,
+        params=body_of(params, params_size),
+        params_digest=params_digest,
+        status=OperationStatus(status),
+        version=version,
+        decision=None if decision is None else Decision(decision),
+        result=payload_of(result, result_size),
+        decided_by=decided_by,
+        decided_at=maybe_instant(decided_at),
+    )
+
+
+def invocation_record(row: Record) -> InvocationRecord:
+    attempt, segment, call, invocation, execution_id, generation, started_at, ended_at, status, error, links = row
+    return InvocationRecord(
+        attempt=attempt,
+        segment=segment,
+        call=call,
+        invocation=invocation,
+        execution_id=execution_id,
+        generation=generation,
+        started_at=instant(started_at),
+        ended_at=maybe_instant(ended_at),
+        status=status,
+        error=error,
+        links=tuple((kind, value) for kind, value in text_list(links)),
+    )

@@ -1,0 +1,305 @@
+"""An activation: a task that this runtime has claimed, from then until it ends, is let go, or is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from attrs import evolve
+
+from greenroom.actors import described
+from greenroom.logs import logger_named
+from greenroom.persistence import ParkReason, RefusalReason
+from greenroom.persistence.journal import ContinueAs
+from greenroom.persistence.tasks import (
+    ChildrenOf,
+    ClaimedTask,
+    ClaimTask,
+    ParkTask,
+    ReadTask,
+    ReleaseTask,
+    TaskOutcome,
+    TaskRecord,
+    task_id_of,
+)
+from greenroom.runtime.replay import End, EndKind, Fault, OperationCall
+from greenroom.runtime.tasks.endings import Park, failure_of, restarts_with, trouble_of
+from greenroom.runtime.tasks.journal import entry_of, stowed
+from greenroom.runtime.tasks.loading import load
+from greenroom.runtime.tasks.outcomes import cancel_of, encoded_fault, ending_of
+from greenroom.runtime.tasks.ownership import NotOurs, Ownership
+from greenroom.runtime.tasks.run import Left, Run
+from greenroom.supervisors import Backoff
+from greenroom.supervisors.restarts import delay
+
+if TYPE_CHECKING:
+    from greenroom.actors.timers import Timers
+    from greenroom.runtime.tasks.codec import TaskCodec
+    from greenroom.runtime.tasks.pool import AgentsLife
+    from greenroom.runtime.tasks.turn import Turn
+
+logger = logger_named("greenroom.tasks")
+
+SHOWN_WAITS = 20
+"""Waits of branches that are recorded, for people, when a task is let go."""
+
+PAUSES = Backoff(0.1, maximum=30.0)
+"""Between a crash and the next activation."""
+
+CHILDREN = 100
+
+
+class Activation:
+    """See the module. For the event loop's thread."""
+
+    owner: Ownership
+
+    def __init__(self, pool: AgentsLife, address: str) -> None:
+        self.pool = pool
+        self.address = address
+        self.storage = pool.storage
+        self.loop = pool.services.loop
+        self.codec: TaskCodec = pool.desk.codec
+        self.deadline: datetime | None = None
+        self.evicted = False
+        """It is to make room, if it waits for something durable."""
+        self.stopping = False
+        """It is to be let go as soon as nothing of it is in flight."""
+        self.has_children = False
+        self.ended = False
+        """The task has: it is terminal."""
+        self._run: Run | None = None
+        self.owned = False
+        """It has been claimed here."""
+        self.cancelled = False
+        """It was cut short."""
+        self._scope = self.loop.cancel_scope()
+
+    @property
+    def task_id(self) -> str:
+        return task_id_of(self.address)
+
+    @property
+    def timers(self) -> Timers:
+        return self.pool.services.timers
+
+    def spawn(self, main: Callable[[], Coroutine[Any, Any, None]], what: str) -> None:
+        """Run an event-loop task beside it, in its pool's nursery."""
+        self.pool.spawn(main, f"{self.address} {what}")
+
+    def now(self) -> datetime:
+        return self.storage.now()
+
+    def may_act(self) -> bool:
+        """Whether an effect may be made now."""
+        return self.owner.may_act()
+
+    def fatal(self, error: BaseException) -> None:
+        """KeyboardInterrupt or SystemExit came out of the task's code: it ends the tree."""
+        self.pool.services.watch.fatal(error)
+
+    # --------------------------------------------------------------------------------------------------- from outside
+
+    def look(self) -> None:
+        """There may be a message for it."""
+        if self._run is not None:
+            self._run.look()
+
+    def request_stop(self) -> None:
+        """Let the task go: nothing more is sent, and what is in flight may land."""
+        self.stopping = True
+        self._wake()
+
+    def evict(self) -> None:
+        """Let the task go if it waits for something durable still (R20)."""
+        self.evicted = True
+        self._wake()
+
+    def cancel(self) -> None:
+        """End now. That is no event of the task (T23)."""
+        self.stopping = self.cancelled = True
+        if self._run is not None:
+            self._run.cut_short()
+        self._scope.cancel()
+
+    def lost(self) -> None:
+        """The lease under which the task is owned is gone."""
+        if self.owned:
+            self.owner.held = False
+        self.cancel()
+
+    def _wake(self) -> None:
+        if self._run is not None:
+            self._run.wake()
+
+    # ------------------------------------------------------------------------------------------------ its place in line
+
+    def rest(self) -> None:
+        """It waits for something durable, and leaves its place to others."""
+        self.pool.rests(self)
+
+    async def rise(self) -> None:
+        """Something has come: wait for a place."""
+        await self.pool.rises(self)
+
+    # ------------------------------------------------------------------------------------------------------- the task
+
+    async def main(self) -> None:
+        """The event-loop task. Never raises, but for a cancellation from outside the tree."""
+        task: TaskRecord | None = None
+        try:
+            with self._scope:
+                task = await self._claim()
+                if task is not None:
+                    await self._pursue(task)
+        except (KeyboardInterrupt, SystemExit) as error:
+            self.fatal(error)
+        except Exception as error:
+            logger.error("%s: its activation failed: %s", self.address, described(error), exc_info=error)
+        finally:
+            if self.owned and not self.ended:  # it was cut short: it may go on elsewhere at once
+                self._release(self.now())
+            self.pool.activation_ended(self)
+
+    async def _claim(self) -> TaskRecord | None:
+        storage = self.storage
+        await storage.leftovers.settled(self.address)  # what the last activation left is under its generation
+        execution = storage.living()
+        if execution is None or self.stopping or storage.draining:
+            return None
+        pool = self.pool
+        answer = await storage.commit_surely(
+            ClaimTask(address=self.address, pool=pool.path, execution_id=execution.id, version=pool.version)
+        )
+        if not isinstance(answer, ClaimedTask):
+            if answer.reason in (RefusalReason.LEASE_EXPIRED, RefusalReason.UNKNOWN_EXECUTION):
+                storage.lease_lost(execution)
+            logger.info("%s is not claimed here: %s", self.address, answer.detail)
+            return None
+        task = answer.task
+        self.owner = Ownership(storage, self.address, execution.id, task.generation)
+        self.owned = True
+        self.deadline = task.deadline
+        # A fresh task has submitted nothing yet.
+        self.has_children = task.generation > 1
+        return task
+
+    async def _pursue(self, task: TaskRecord) -> None:
+        try:
+            while await self._segment(task):
+                task = await self._read_again()
+        except NotOurs as why:
+            self.owner.held = False
+            logger.info("%s is not owned here any more: %s", self.address, why)
+        except Exception as error:  # noqa: BLE001 - whatever it is: it is the task's, and the pool goes on
+            self._troubled(task, error)
+
+    async def _segment(self, task: TaskRecord) -> bool:
+        """Run one segment. True: another follows."""
+        segment = await load(self.storage, self.codec, task)
+        run = self._run = Run(self, self.pool.make_agent(), segment)
+        try:
+            how = await run.main()
+        finally:
+            self._run = None
+        if isinstance(how, End):
+            return how.kind is EndKind.CONTINUED
+        if how is not Left.UNRESOLVED:
+            waits = tuple(f"{wait.branch}: {wait.what}" for wait in run.waits[:SHOWN_WAITS])
+            self._release(self.now() if how is Left.STOPPED else run.until, next_due=run.until, waits=waits)
+        return False
+
+    async def _read_again(self) -> TaskRecord:
+        task = await self.storage.surely(self.storage.store.read, ReadTask(address=self.address))
+        if task is None or task.generation != self.owner.generation:
+            raise NotOurs("another has claimed it")
+        return task
+
+    # ------------------------------------------------------------------------------------------------------- its ends
+
+    async def finish(self, run: Run, turn: Turn, end: End) -> End:
+        """The control code of the segment has ended: commit that with the turn it belongs to.
+
+        Raises what control code has crashed by, when what it was told is durable.
+        """
+        task, codec, stow = run.segment.task, self.codec, self.storage.stow
+        if end.kind is EndKind.CONTINUED:
+            await run.commit(turn, continue_as=await self._continued(end))
+            return end
+        outcome, body = TaskOutcome.SUCCEEDED, end.body
+        if end.kind is EndKind.CANCELLED:
+            outcome = TaskOutcome.CANCELLED
+            body = codec.encode(Fault("cancelled", "Cancelled", ""))
+        elif end.error is not None:
+            fault = failure_of(end.error)
+            if fault is None:
+                await run.commit(turn)
+                raise end.error
+            outcome, body = TaskOutcome.FAILED, encoded_fault(fault, codec)
+        turn.outgoing += [await cancel_of(task, child, codec, stow) for child in await self._open_children()]
+        await run.commit(turn, ending=await ending_of(task, outcome, body, codec, stow))
+        self.ended = True
+        self.owner.held = False
+        self.pool.desk.changed(self.address)
+        return end
+
+    async def _continued(self, end: End) -> ContinueAs:
+        request = self.codec.message(self.codec.decode(end.body, source=f"the next request of {self.address}"))
+        return ContinueAs(
+            request=await stowed(request.body, self.storage.stow, f"the request of {self.address!r}"),
+            request_type=request.type,
+            handed_over=tuple(
+                [await entry_of(evolve(row, seq=n), self.storage.stow) for n, row in enumerate(end.unread, 1)]
+            ),
+        )
+
+    async def _open_children(self) -> list[str]:
+        """Children that do not outlive the task (C15)."""
+        children: list[str] = []
+        while self.has_children:
+            after = children[-1] if children else ""
+            query = ChildrenOf(address=self.address, after=after, limit=CHILDREN)
+            page = await self.storage.surely(self.storage.store.read, query)
+            children += [child.address for child in page]
+            if len(page) < CHILDREN:
+                break
+        return children
+
+    async def park_unresolved(self, calls: Sequence[OperationCall]) -> Left:
+        """Nobody but an operator can say whether these happened (I8)."""
+        names = ", ".join(f"{call.name!r} ({call.id})" for call in calls)
+        detail = f"it is not known whether {names} happened: it was sent, and its outcome is not on record"
+        logger.error("%s is parked (unresolved): %s", self.address, detail)
+        unresolved = tuple(str(call.id) for call in calls)
+        await self.owner.commit(
+            ParkTask(**self.owner.fields, reason=ParkReason.UNRESOLVED, detail=detail, unresolved=unresolved)
+        )
+        self.owner.held = False
+        return Left.UNRESOLVED
+
+    def _troubled(self, task: TaskRecord, error: Exception) -> None:
+        """It has stopped by an exception: it is run again after a while, or waits for an operator."""
+        trouble = trouble_of(error)
+        now = self.now()
+        if isinstance(trouble, Park):
+            self._park(trouble.reason, trouble.detail)
+            return
+        spec = self.pool.spec
+        restarts, too_many = restarts_with(task.restarts, now, most=spec.max_restarts, period=spec.restart_period)
+        logger.error("%s crashed: %s", self.address, described(error), exc_info=error)
+        if too_many:
+            often = f"{len(restarts)} times in {spec.restart_period:g} s"
+            self._park(ParkReason.CRASH_LOOP, f"its control code crashed {often}, the last time by {described(error)}")
+        else:
+            pause = timedelta(seconds=delay(PAUSES, len(restarts) - 1, 0.0))
+            self._release(now + pause, restarts=restarts)
+
+    def _park(self, reason: ParkReason, detail: str) -> None:
+        logger.error("%s is parked (%s): %s", self.address, reason.value, detail)
+        self.owner.let_go(ParkTask(**self.owner.fields, reason=reason, detail=detail))
+
+    def _release(self, due_at: datetime | None, **more: Any) -> None:
+        if self.owner.held:
+            self.owner.let_go(ReleaseTask(**self.owner.fields, due_at=due_at, **more))
+            self.pool.desk.released(self.address, due_at)

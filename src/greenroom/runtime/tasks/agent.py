@@ -1,0 +1,53 @@
+"""`Agent`: what performs tasks. One straight async function that may run for a month, through deaths and deploys."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Generic, TypeVar
+
+from greenroom.runtime.replay import Task
+
+Req_contra = TypeVar("Req_contra", contravariant=True)
+Res_co = TypeVar("Res_co", covariant=True)
+
+
+class Failed(Exception):
+    """Raised by an agent's `perform`: the task ends as `failed`, for this reason, and is not tried again.
+
+    Raised by an operation: it has failed for good, and is not invoked again whatever its `RetryPolicy`.
+
+    Args:
+        reason: for people.
+        details: anything that can be stored, for whoever gets the failure.
+    """
+
+    def __init__(self, reason: str, details: object = None) -> None:
+        self.reason, self.details = reason, details
+        super().__init__(reason)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.reason, self.details)
+
+
+class Agent(Generic[Req_contra, Res_co]):
+    """Performs tasks: requests of one type in, results of another out.
+
+        class Reviewer(gr.Agent[Review, Report]):
+            async def perform(self, task: gr.Task, request: Review) -> Report:
+                plan = await task.run(make_plan, request.topic)
+                ...
+
+    `perform` is control code. It acts through `task` alone: what it awaits there is recorded, so that it can be run again over the
+    record wherever it stopped. It must not read the clock, draw random numbers or touch the world by itself; `task.now()`, `task.random()`,
+    `task.uuid()` and operations (`task.run`) do that. An agent is made anew for each activation, with the arguments of its `gr.Agents`.
+    """
+
+    version: ClassVar[str] = "1"
+    """Of this control code. A task records the one with which its attempt began."""
+
+    async def perform(self, task: Task, request: Req_contra) -> Res_co:
+        """Pursue one task and return its result.
+
+        Raise `Failed` to end the task as failed. A failure that a `task.*` call raised (`OperationFailed`, `WaitTimeout`) and that is let
+        out does the same. Anything else is a crash: the activation is restarted by replay, a bounded number of times.
+        """
+        raise Failed(f"{type(self).__qualname__} has no `perform`")

@@ -1,0 +1,162 @@
+"""`Desk`: the tasks of one runtime. Which pools and activations are here, who waits for a task's end, and what is due."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import anyio
+
+from greenroom.errors import StoreUnavailable
+from greenroom.logs import logger_named
+from greenroom.mailbox import Slot
+from greenroom.persistence import Committer
+from greenroom.persistence.tasks import DueTasks, NextTaskDue, WakeTask
+from greenroom.runtime.tasks.codec import TaskCodec
+from greenroom.runtime.tasks.pool import AgentsLife
+
+if TYPE_CHECKING:
+    from greenroom.actors import Timer
+    from greenroom.runtime.durable.storage import Storage
+
+logger = logger_named("greenroom.tasks")
+
+PAGE: Final = 100
+
+PATIENCE: Final = 1.0
+VIRTUAL_PATIENCE: Final = 3600.0
+
+
+class Desk:
+    """See the module. For the event loop's thread."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self.codec = TaskCodec(storage.payloads)
+        self._pools: dict[str, AgentsLife] = {}
+        self._listening: dict[str, list[Slot]] = {}
+        """By address: who waits for something to happen to the task."""
+        self._timer: Timer | None = None
+        """When the next waiting task is due, as far as it is known here."""
+        self._waking = False
+
+    # ------------------------------------------------------------------------------------------------------ the pools
+
+    def add(self, pool: AgentsLife) -> None:
+        """A pool is up."""
+        self._pools[pool.path] = pool
+        pool.look()
+        self._storage.hurry()
+
+    def remove(self, pool: AgentsLife) -> None:
+        if self._pools.get(pool.path) is pool:
+            del self._pools[pool.path]
+
+    def look(self) -> None:
+        """Something has changed elsewhere."""
+        for pool in self._pools.values():
+            pool.look()
+        for address in tuple(self._listening):
+            self.changed(address)
+
+    def woken(self, address: str) -> bool:
+        """Something has happened at this address, or under this name. False: it is no affair of tasks."""
+        pool = self._pools.get(address)
+        if pool is not None:
+            pool.look()
+            return True
+        if not address.startswith("task:"):
+            return False
+        for pool in self._pools.values():
+            activation = pool.activation(address)
+            if activation is not None:
+                activation.look()
+                break
+        else:
+            self._wake_soon()
+        self.changed(address)
+        return True
+
+    def lease_lost(self) -> None:
+        for pool in self._pools.values():
+            pool.lease_lost()
+
+    # -------------------------------------------------------------------------------------------------- what is due
+
+    def released(self, address: str, due_at: datetime | None) -> None:
+        """A task is being let go, and is due at that moment."""
+        self._storage.spawn(partial(self._released, address, due_at))
+
+    async def _released(self, address: str, due_at: datetime | None) -> None:
+        await self._storage.leftovers.settled(address)
+        if due_at is not None:
+            self.due(due_at)
+
+    def due(self, moment: datetime) -> None:
+        """A waiting task is due at that moment."""
+        storage = self._storage
+        deadline = storage.loop.now() + max(0.0, (moment - storage.now()).total_seconds())
+        if self._timer is not None and not self._timer.cancelled:
+            if self._timer.deadline <= deadline:
+                return
+            self._timer.cancel()
+        self._timer = storage.services.timers.at(deadline, self._wake_soon)
+
+    def _wake_soon(self) -> None:
+        if self._pools and not self._waking:
+            self._waking = self._storage.spawn(self._wake_now)
+
+    async def _wake_now(self) -> None:
+        self._waking = False  # what becomes due from here on is not necessarily seen
+        try:
+            await self.wake_due()
+        except StoreUnavailable as error:  # the sweep will
+            logger.warning("tasks that are due could not be woken, trying again: %s", error)
+
+    async def wake_due(self) -> None:
+        """Put tasks whose time has come into their pools' queues. Raises `StoreUnavailable`."""
+        store = self._storage.store
+        if not self._pools or self._storage.draining:
+            return
+        while True:
+            page = await store.read(DueTasks(limit=PAGE))
+            async with anyio.create_task_group() as group:
+                for due in page:
+                    group.start_soon(store.commit, WakeTask(address=due.address, pool=due.pool))
+            if len(page) < PAGE:
+                break
+        moment = await store.read(NextTaskDue())
+        if moment is not None:
+            self.due(moment)
+
+    # ------------------------------------------------------------------------------------------- who waits for tasks
+
+    @property
+    def store(self) -> Committer:
+        return self._storage.store
+
+    @property
+    def patience(self) -> float:
+        """Seconds between two looks at a task that somebody waits for, whatever was heard of it."""
+        return PATIENCE if self._storage.loop.virtual_clock is None else VIRTUAL_PATIENCE
+
+    def listen(self, address: str) -> Slot:
+        """A slot that gets a result when something has happened to a task."""
+        slot = self._storage.loop.slot()
+        self._listening.setdefault(address, []).append(slot)
+        return slot
+
+    def forget(self, address: str, slot: Slot) -> None:
+        """Nobody waits on this slot any more."""
+        slots = self._listening.get(address, [])
+        if slot in slots:
+            slots.remove(slot)
+        if not slots:
+            self._listening.pop(address, None)
+
+    def changed(self, address: str) -> None:
+        """Something has happened to a task."""
+        for slot in self._listening.pop(address, ()):
+            if not slot.done():
+                slot.set_result(None)

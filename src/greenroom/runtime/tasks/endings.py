@@ -1,0 +1,76 @@
+"""How an activation ends: what an exception out of control code, or out of the engine, means for the task. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import TypeAlias
+
+from attrs import frozen
+
+from greenroom.actors import described, text_of
+from greenroom.errors import BranchCancelled, Diverged, JournalBroken, OperationFailed, Undecodable, WaitTimeout
+from greenroom.persistence import ParkReason
+from greenroom.runtime.replay import Fault
+from greenroom.runtime.tasks.agent import Failed
+
+RECORDED = (Failed, OperationFailed, WaitTimeout, BranchCancelled)
+"""What a task fails by: said by its author, or made of what is recorded, so that running again would only meet it again."""
+
+
+@frozen
+class Crash:
+    """Running again may help."""
+
+    error: BaseException
+
+
+@frozen
+class Park:
+    """Only an operator can help."""
+
+    reason: ParkReason
+    detail: str
+
+
+Trouble: TypeAlias = Crash | Park
+
+
+def trouble_of(error: BaseException) -> Trouble:
+    """What it means that an activation stopped with this exception."""
+    if isinstance(error, (Diverged, JournalBroken)):
+        return Park(ParkReason.DIVERGED, text_of(error))
+    if isinstance(error, Undecodable):
+        return Park(ParkReason.UNDECODABLE, text_of(error))
+    return Crash(error)
+
+
+def failure_of(error: BaseException) -> Fault | None:
+    """How a task fails whose control code raised this. None: it has crashed instead."""
+    leaves = list(_leaves(error))
+    if not all(isinstance(leaf, RECORDED) for leaf in leaves):
+        return None
+    if len(leaves) > 1:
+        return Fault("failed", type(error).__qualname__, "; ".join(described(leaf) for leaf in leaves))
+    leaf = leaves[0]
+    if isinstance(leaf, Failed):
+        return Fault("failed", type(leaf).__qualname__, leaf.reason, leaf.details)
+    if isinstance(leaf, OperationFailed):
+        return Fault("operation", leaf.type, text_of(leaf), leaf.details)
+    return Fault("failed", type(leaf).__qualname__, text_of(leaf))
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for part in error.exceptions:
+            yield from _leaves(part)
+    else:
+        yield error
+
+
+def restarts_with(
+    restarts: tuple[datetime, ...], now: datetime, *, most: int, period: float
+) -> tuple[tuple[datetime, ...], bool]:
+    """A task's restarts with one more, those that are too old to count left out; and whether that is one too many (C11)."""
+    kept = tuple(moment for moment in restarts if moment > now - timedelta(seconds=period))
+    return (*kept, now)[-(most + 1) :], len(kept) >= most

@@ -1,0 +1,256 @@
+"""A flight: one operation from its dispatch to its outcome, over as many invocations as its policy allows.
+
+It makes no commit of its own. What has happened it tells its activation, which commits it with whatever else there is: that an
+invocation has failed and another is to follow, and how the operation has ended.
+"""
+
+from __future__ import annotations
+
+import random
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import anyio
+from attrs import define, field, frozen
+
+from greenroom.actors import text_of
+from greenroom.errors import NotEncodable
+from greenroom.mailbox import Slot
+from greenroom.persistence.operations import InvocationEnd
+from greenroom.runtime.replay import EffectKnown, Fault, Operation, OperationCall, OperationDef, OutcomeStatus
+from greenroom.runtime.tasks.agent import Failed
+from greenroom.runtime.tasks.outcomes import encoded_fault
+from greenroom.runtime.tasks.retries import UNCERTAIN, may_retry, pause_after
+
+if TYPE_CHECKING:
+    from greenroom.runtime.tasks.run import Run
+
+
+@frozen(kw_only=True)
+class Landed:
+    """An operation has ended."""
+
+    flight: Flight
+    body: bytes
+    fault: Fault | None
+    cause: BaseException | None
+    cancelled: bool
+    """It was cut short, and has no result."""
+    effect: EffectKnown
+    """What is known of its effect if it counts as cancelled."""
+    unknown: bool
+    """Whether it happened is not known, and it must not be sent again."""
+    end: InvocationEnd
+    recorded: bool
+    """The invocation is worth a record of its own."""
+
+
+@frozen(kw_only=True)
+class Tried:
+    """An invocation has failed, and another is to follow. `again` gets a result when that is committed."""
+
+    flight: Flight
+    end: InvocationEnd
+    again: Slot
+
+
+News: TypeAlias = Landed | Tried
+
+
+@frozen
+class Result:
+    """What one invocation came to."""
+
+    value: Any = None
+    error: BaseException | None = None
+    returned: bool = False
+    timed_out: bool = False
+
+
+@define(eq=False)
+class Flight:
+    """See the module. For the event loop's thread.
+
+    Args:
+        key: the operation's idempotency key.
+        invocation: number of the next invocation.
+        began: when the first one was.
+    """
+
+    run: Run
+    call: OperationCall
+    key: str
+    invocation: int
+    began: datetime
+    intended: bool
+    _scope: Any = None
+    _sent: bool = False
+    _cancelled: bool = False
+    _dropped: bool = False
+    _links: list[tuple[str, str]] = field(factory=list)
+
+    @property
+    def definition(self) -> OperationDef[..., Any]:
+        definition: OperationDef[..., Any] = self.call.target
+        return definition
+
+    def cancel(self) -> None:
+        """The task wants it no more: it is told to stop, and its outcome says what came of it (T10, T11)."""
+        self._cancelled = True
+        if self._scope is not None:
+            self._scope.cancel()
+
+    def drop(self) -> None:
+        """Its activation ends: it is cut short, and nothing is told."""
+        self._dropped = True
+        if self._scope is not None:
+            self._scope.cancel()
+
+    async def main(self) -> None:
+        """The event-loop task. Never raises."""
+        try:
+            news = await self._fly()
+        except BaseException as error:  # noqa: BLE001 - a defect of ours, or the loop's own end: the activation deals with it
+            self.run.flight_failed(self, error)
+            return
+        self.run.flight_ended(self, news)
+
+    async def _fly(self) -> Landed | None:
+        """Invoke until it is over. None: it was dropped."""
+        while True:
+            result = await self._invoke()
+            if self._dropped and not result.returned:
+                return None
+            again_at = self._again_at(result)
+            if again_at is None:
+                return self._landed(result)
+            again = self.run.activation.loop.slot()
+            self.run.tried(Tried(flight=self, end=self._end(result), again=again))
+            if not await self._pause(again, again_at):
+                return None if self._dropped else self._landed(Result())
+            self.invocation += 1
+            self._links.clear()
+
+    async def _invoke(self) -> Result:
+        """Run the function once. The scope is around the effect, and nothing else (T4)."""
+        activation = self.run.activation
+        definition: OperationDef[..., Any] = self.definition
+        if not activation.may_act():
+            self._dropped = True
+        if self._cancelled or self._dropped:
+            return Result()
+        self._sent = True
+        operation = Operation(
+            key=self.key,
+            id=str(self.call.id),
+            invocation=self.invocation,
+            deadline=activation.deadline,
+            link=lambda name, value: self._links.append((name, value)),
+        )
+        value: Any = None
+        error: BaseException | None = None
+        returned = timed_out = False
+        self._scope = activation.loop.cancel_scope()
+        with self._scope:
+            try:
+                args, kwargs = activation.codec.decode(self.call.params, source=f"the arguments of {self.call}")
+                with anyio.move_on_after(definition.timeout) as limit:
+                    value = await definition.invoke(operation, args, kwargs)
+                    returned = True
+                timed_out = limit.cancelled_caught and not returned
+            except Exception as raised:  # noqa: BLE001 - whatever it is: it is how the operation has failed
+                error = raised
+            except (KeyboardInterrupt, SystemExit) as fatal:
+                activation.fatal(fatal)
+                self._dropped = True
+        self._scope = None
+        return Result(value, error, returned, timed_out)
+
+    def _again_at(self, result: Result) -> datetime | None:
+        """When it is to be invoked again; None: not any more."""
+        failed = result.timed_out or result.error is not None
+        if not failed or self._cancelled or isinstance(result.error, Failed):
+            return None
+        activation = self.run.activation
+        definition: OperationDef[..., Any] = self.definition
+        again_at = activation.now() + timedelta(seconds=pause_after(self.invocation, random.random()))
+        wanted = may_retry(
+            definition.retry,
+            definition.effect,
+            self.invocation,
+            began=self.began,
+            again_at=again_at,
+            deadline=activation.deadline,
+        )
+        return again_at if wanted else None
+
+    async def _pause(self, again: Slot, again_at: datetime) -> bool:
+        """Wait for the time of the next invocation, and until the last one is on record. False: it was cut short."""
+        passed = False
+        self._scope = self.run.activation.loop.cancel_scope()
+        with self._scope:
+            if not (self._cancelled or self._dropped):
+                await anyio.sleep(max(0.0, (again_at - self.run.activation.now()).total_seconds()))
+                await again
+                passed = True
+        self._scope = None
+        return passed
+
+    # ---------------------------------------------------------------------------------------------------- the outcome
+
+    def _end(self, result: Result) -> InvocationEnd:
+        if result.returned:
+            status, error = "succeeded", None
+        elif result.timed_out:
+            status, error = "timed_out", None
+        elif result.error is not None and not self._cancelled:
+            status, error = "failed", f"{type(result.error).__qualname__}: {text_of(result.error)}"
+        else:
+            status, error = "cancelled", None
+        return InvocationEnd(
+            call=str(self.call.id),
+            invocation=self.invocation,
+            status=status,
+            error=error,
+            links=tuple(self._links),
+        )
+
+    def _landed(self, result: Result) -> Landed:
+        fault, body = None, b""
+        if result.returned:
+            try:
+                body = self.run.activation.codec.encode(result.value)
+            except NotEncodable as unfit:
+                fault = Fault("not_encodable", type(result.value).__qualname__, text_of(unfit))
+        else:
+            fault = self._fault(result)
+        if fault is not None:
+            body = encoded_fault(fault, self.run.activation.codec)
+        return Landed(
+            flight=self,
+            body=body,
+            fault=fault,
+            cause=result.error,
+            cancelled=not result.returned and result.error is None and not result.timed_out,
+            effect=EffectKnown.POSSIBLE if self._sent else EffectKnown.NONE,
+            unknown=result.timed_out and self.definition.effect in UNCERTAIN,
+            end=self._end(result),
+            recorded=self.intended or self.invocation > 1 or bool(self._links),
+        )
+
+    def _fault(self, result: Result) -> Fault | None:
+        if result.timed_out:
+            seconds = self.definition.timeout or 0.0
+            return Fault("timeout", "TimeoutError", f"invocation {self.invocation} took longer than {seconds:g} s")
+        error = result.error
+        if error is None:
+            return None
+        if isinstance(error, Failed):
+            return Fault("failed", type(error).__qualname__, error.reason, error.details)
+        return Fault("error", type(error).__qualname__, text_of(error))
+
+
+def status_of(landed: Landed) -> OutcomeStatus:
+    """How the outcome is recorded; asked when its row is made, for until then the task may cancel it."""
+    raised = landed.cancelled or landed.fault is not None
+    return OutcomeStatus.of(raised=raised, cancel_requested=landed.flight.call.cancel_requested)

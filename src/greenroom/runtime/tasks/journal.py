@@ -1,0 +1,151 @@
+"""The journal between its two forms: rows as the replay engine takes them, and entries as the store keeps them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from typing import Final, TypeVar
+
+from greenroom.errors import Undecodable
+from greenroom.persistence import INLINE_LIMIT, MessageRecord, Payload
+from greenroom.persistence.callbacks import ANSWER
+from greenroom.persistence.journal import EntryKind, JournalEntry, OutcomeKind
+from greenroom.runtime.replay import (
+    ControlKind,
+    ControlRow,
+    EffectKnown,
+    JournalRow,
+    OutcomeRow,
+    OutcomeStatus,
+    SignalRow,
+    Stamp,
+    TimeRow,
+    child_key,
+)
+from greenroom.runtime.tasks.codec import CancelTask, ChildEnded, TaskCodec
+from greenroom.runtime.tasks.ids import call_id
+
+CANCEL: Final = "greenroom:Cancel"
+CHILD_ENDED: Final = "greenroom:ChildEnded"
+
+T = TypeVar("T")
+Stow = Callable[..., Awaitable[Payload]]
+Fetch = Callable[[Payload], Awaitable[bytes]]
+
+
+def callback_key(callback_id: str) -> str:
+    """The key under which a callback's answer reaches the task that waits for it."""
+    return f"callback {callback_id}"
+
+
+async def entry_of(row: JournalRow, stow: Stow, version: int | None = None) -> JournalEntry:
+    """A row for the store, large parts of it brought to the content store.
+
+    Args:
+        version: of an outcome, of the operation that has an intent: the one that was sent last.
+    """
+    if isinstance(row, OutcomeRow):
+        return JournalEntry(
+            seq=row.seq,
+            at=row.at,
+            kind=EntryKind.OUTCOME,
+            call=str(row.call),
+            name=row.name,
+            status=OutcomeKind(row.status.value),
+            version=version,
+            effect_possible=row.status is OutcomeStatus.CANCELLED and row.effect is EffectKnown.POSSIBLE,
+            unresolved=row.unresolved,
+            params=await stowed(row.params, stow, f"the arguments of operation {row.name!r}"),
+            body=await stowed(row.body, stow, f"the result of operation {row.name!r}"),
+            basis=row.stamp.basis,
+            digest=row.stamp.digest,
+            marks=row.stamp.marks,
+        )
+    if isinstance(row, TimeRow):
+        stamp = row.stamp
+        return JournalEntry(
+            seq=row.seq,
+            at=row.at,
+            kind=EntryKind.TIME,
+            call=str(row.timer),
+            basis=stamp.basis,
+            digest=stamp.digest,
+            marks=stamp.marks,
+        )
+    if isinstance(row, SignalRow):
+        return JournalEntry(
+            seq=row.seq,
+            at=row.at,
+            kind=EntryKind.SIGNAL,
+            body=await stowed(row.body, stow, f"the signal {row.message_id!r}"),
+            message_id=row.message_id,
+            type=row.type,
+            answers=row.answers,
+            failed=row.failed,
+        )
+    assert isinstance(row, ControlRow)
+    return JournalEntry(seq=row.seq, at=row.at, kind=EntryKind.CONTROL, message_id=row.command_id, type=row.kind.value)
+
+
+async def stowed(data: bytes, stow: Stow, name: str) -> Payload:
+    """Bytes as a payload: brought to the content store, under a name for people, when they are large."""
+    return data if len(data) <= INLINE_LIMIT else await stow(data, name=name)
+
+
+async def row_of(entry: JournalEntry, fetch: Fetch) -> JournalRow:
+    """A row of the store, its large parts brought from there."""
+    body = b"" if entry.body is None else await fetch(entry.body)
+    if entry.kind is EntryKind.SIGNAL:
+        return SignalRow(
+            seq=entry.seq,
+            at=entry.at,
+            message_id=entry.message_id or "",
+            type=entry.type or "",
+            body=body,
+            answers=entry.answers,
+            failed=entry.failed,
+        )
+    if entry.kind is EntryKind.CONTROL:
+        return ControlRow(seq=entry.seq, at=entry.at, command_id=entry.message_id or "", kind=ControlKind(entry.type))
+    call = call_id(entry.call or "")
+    stamp = Stamp(basis=entry.basis or 0, digest=entry.digest or b"", marks=entry.marks)
+    if entry.kind is EntryKind.TIME:
+        return TimeRow(seq=entry.seq, at=entry.at, stamp=stamp, timer=call)
+    return OutcomeRow(
+        seq=entry.seq,
+        at=entry.at,
+        stamp=stamp,
+        call=call,
+        name=entry.name or "",
+        params=b"" if entry.params is None else await fetch(entry.params),
+        status=OutcomeStatus(entry.status and entry.status.value),
+        body=body,
+        effect=EffectKnown.POSSIBLE if entry.effect_possible else EffectKnown.NONE,
+        unresolved=entry.unresolved,
+    )
+
+
+async def row_of_message(
+    message: MessageRecord, seq: int, at: datetime, codec: TaskCodec, fetch: Fetch
+) -> SignalRow | ControlRow:
+    """The row by which a message of the task's mailbox comes to its control code. Raises `Undecodable`."""
+    body = await fetch(message.body)
+    source = f"message {message.message_id!r} of {message.address!r}"
+    if message.type == CANCEL:
+        _expect(codec.decode(body, source=source), CancelTask, source)
+        return ControlRow(seq=seq, at=at, command_id=message.message_id, kind=ControlKind.CANCEL)
+    answers, failed = None, False
+    if message.type == CHILD_ENDED:
+        ended = _expect(codec.decode(body, source=source), ChildEnded, source)
+        answers, failed, body = child_key(ended.task_id), ended.failed, ended.body
+    elif message.type == ANSWER:
+        answers = callback_key(message.message_id)
+    return SignalRow(
+        seq=seq, at=at, message_id=message.message_id, type=message.type, body=body, answers=answers, failed=failed
+    )
+
+
+def _expect(value: object, kind: type[T], source: str) -> T:
+    if not isinstance(value, kind):
+        raise Undecodable(kind.__name__, "", f"it is a {type(value).__name__}", source)
+    return value

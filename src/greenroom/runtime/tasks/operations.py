@@ -1,0 +1,199 @@
+"""The operations of a run: what has to be known before one is sent, its flight, and the row of its outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from greenroom.persistence.operations import Decision, Dispatch, EffectKind
+from greenroom.persistence.operations import Intent as StoredIntent
+from greenroom.runtime.replay import Effect, EffectKnown, Fault, OperationCall, OperationKind, OutcomeRow, OutcomeStatus
+from greenroom.runtime.tasks.flight import Flight, Landed, Tried, status_of
+from greenroom.runtime.tasks.ids import call_id, child_id, operation_key
+from greenroom.runtime.tasks.journal import stowed
+from greenroom.runtime.tasks.retries import UNCERTAIN
+
+if TYPE_CHECKING:
+    from greenroom.runtime.replay import CallId
+    from greenroom.runtime.tasks.run import Run
+    from greenroom.runtime.tasks.turn import Turn
+
+
+class Operations:
+    """See the module. For the event loop's thread."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self.flights: dict[OperationCall, Flight] = {}
+        self._known = dict(run.segment.operations)
+        """Those that were sent before this activation, with an intent and without an outcome."""
+        self.versions: dict[CallId, int] = {call: record.version for call, record in self._known.items()}
+        """Of operations with an intent: the latest one that was dispatched."""
+
+    # --------------------------------------------------------------------------------------------- before it is sent
+
+    def first_decided(self, turn: Turn, calls: Iterable[OperationCall]) -> OutcomeRow | None:
+        """The row of the first of these calls that needs no sending: a child task, which commits with it, or one that an operator
+        has decided about. None: all are to be sent."""
+        for call in calls:
+            if call.kind is OperationKind.SUBMIT:
+                run = self._run
+                turn.submits.append(call)
+                run.activation.has_children = True
+                task = run.segment.task
+                child = child_id(task.task_id, task.attempt, task.segment, call.id)
+                return self._outcome(turn, call, OutcomeStatus.SUCCEEDED, run.activation.codec.encode(child))
+            row = self._by_decision(turn, call)
+            if row is not None:
+                return row
+        return None
+
+    def _by_decision(self, turn: Turn, call: OperationCall) -> OutcomeRow | None:
+        record = self._known.get(call.id)
+        codec = self._run.activation.codec
+        if record is None or record.decision not in (Decision.SUCCEEDED, Decision.FAILED):
+            return None
+        if record.decision is Decision.SUCCEEDED:
+            result = record.result if isinstance(record.result, bytes) else codec.encode(None)
+            return self._outcome(turn, call, OutcomeStatus.SUCCEEDED, result)
+        fault = Fault("decided", "OperatorDecision", f"{record.decided_by} said that it did not happen")
+        return self._outcome(turn, call, OutcomeStatus.FAILED, codec.encode(fault))
+
+    def intend(self, turn: Turn) -> None:
+        """Write down what must be on record before these are sent (I8)."""
+        for call in turn.send:
+            effect: Effect = call.target.effect
+            if effect is Effect.SAFE:
+                continue
+            record = self._known.get(call.id)
+            if call.id not in self.versions:
+                turn.intents.append(call)
+            elif record is not None and effect in UNCERTAIN and record.version > 0 and record.decision is None:
+                turn.unresolved.append(call)
+        if not turn.unresolved:
+            turn.dispatches.extend(
+                Dispatch(call=str(call.id), invocation=self._next_invocation(call), intended=True)
+                for call in turn.send
+                if call.target.effect is not Effect.SAFE
+            )
+
+    async def intent(self, call: OperationCall) -> StoredIntent:
+        """What is to be on record of it."""
+        name = f"the arguments of operation {call.name!r}"
+        return StoredIntent(
+            call=str(call.id),
+            name=call.name,
+            effect=EffectKind(call.target.effect.value),
+            key=self._key(call),
+            params=await stowed(call.params, self._run.storage.stow, name),
+            params_digest=sha256(call.params).hexdigest(),
+        )
+
+    def _key(self, call: OperationCall) -> str:
+        record, task = self._known.get(call.id), self._run.segment.task
+        return operation_key(task.task_id, task.attempt, task.segment, call.id) if record is None else record.key
+
+    def _next_invocation(self, call: OperationCall) -> int:
+        tries = self._run.segment.tries.get(call.id)
+        return 1 if tries is None else tries.latest + 1
+
+    # ------------------------------------------------------------------------------------------------- on its way
+
+    def send(self, call: OperationCall) -> None:
+        """Everything that it needs is durable: let it out."""
+        run = self._run
+        tries = run.segment.tries.get(call.id)
+        flight = self.flights[call] = Flight(
+            run,
+            call,
+            key=self._key(call),
+            invocation=self._next_invocation(call),
+            began=run.storage.now() if tries is None else tries.began,
+            intended=call.target.effect is not Effect.SAFE,
+        )
+        run.activation.spawn(flight.main, str(call.id))
+
+    def dispatched(self, dispatches: Sequence[Dispatch], versions: Sequence[int]) -> None:
+        """These dispatches are on record, under these versions."""
+        for dispatch, version in zip(dispatches, versions, strict=True):
+            self.versions[call_id(dispatch.call)] = version
+
+    def tell(self, call: OperationCall) -> None:
+        """Its task wants it no more."""
+        if call in self.flights:
+            self.flights[call].cancel()
+
+    def drop(self) -> None:
+        """Its task is let go: cut all short."""
+        for flight in self.flights.values():
+            flight.drop()
+
+    def note_try(self, turn: Turn, tried: Tried) -> None:
+        """An invocation has failed and another is to follow: that is on record before it begins."""
+        turn.invocations.append(tried.end)
+        turn.again.append(tried.again)
+        flight = tried.flight
+        if flight.intended:
+            invocation = flight.invocation + 1
+            turn.dispatches.append(Dispatch(call=str(flight.call.id), invocation=invocation, intended=True))
+
+    # ------------------------------------------------------------------------------------------------- its outcome
+
+    def landed(self, turn: Turn, landed: Landed) -> OutcomeRow:
+        """The row of an operation that has ended."""
+        call, status = landed.flight.call, status_of(landed)
+        if landed.recorded:
+            turn.invocations.append(landed.end)
+        in_doubt = landed.unknown or (status is OutcomeStatus.CANCELLED and landed.effect is EffectKnown.POSSIBLE)
+        return self._outcome(
+            turn,
+            call,
+            status,
+            landed.body,
+            effect=landed.effect,
+            unresolved=in_doubt and call.target.effect in UNCERTAIN,
+            cause=landed.cause,
+        )
+
+    def withdrawn(self, turn: Turn, call: OperationCall) -> OutcomeRow:
+        """The row of an operation that was cancelled before this activation sent it (T12, T13)."""
+        sent = self.versions.get(call.id, 0) > 0
+        return self._outcome(
+            turn,
+            call,
+            OutcomeStatus.CANCELLED,
+            b"",
+            effect=EffectKnown.POSSIBLE if sent else EffectKnown.NONE,
+            unresolved=sent and call.target.effect in UNCERTAIN,
+        )
+
+    def _outcome(
+        self,
+        turn: Turn,
+        call: OperationCall,
+        status: OutcomeStatus,
+        body: bytes,
+        *,
+        effect: EffectKnown = EffectKnown.POSSIBLE,
+        unresolved: bool = False,
+        cause: BaseException | None = None,
+    ) -> OutcomeRow:
+        run = self._run
+        row = OutcomeRow(
+            seq=run.place.seq + 1,
+            at=run.place.next_at(run.storage.now()),
+            stamp=run.engine.machine.stamp(),
+            call=call.id,
+            name=call.name,
+            params=call.params,
+            status=status,
+            body=body,
+            effect=effect,
+            unresolved=unresolved,
+            cause=cause,
+        )
+        version = self.versions.pop(call.id, None)
+        if version is not None:
+            turn.versions[row.seq] = version
+        return row

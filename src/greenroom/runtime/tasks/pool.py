@@ -1,0 +1,230 @@
+"""One incarnation of a pool of agents: it claims tasks by need, gives those that have something to do their places, and stops them."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from typing import TYPE_CHECKING, Any
+
+from greenroom.actors import Cell, Exit
+from greenroom.errors import ActorStopped, BadSpec, StoreUnavailable
+from greenroom.logs import logger_named
+from greenroom.mailbox import Slot
+from greenroom.persistence.task_pools import RegisterTaskPool
+from greenroom.persistence.tasks import RunnableTasks
+from greenroom.runtime.tasks.activation import Activation
+from greenroom.runtime.tasks.agent import Agent
+from greenroom.runtime.tasks.agents import Agents
+from greenroom.supervisors import SupervisorLife, SupervisorSpec
+
+if TYPE_CHECKING:
+    from greenroom.runtime.durable.storage import Storage
+    from greenroom.runtime.tasks.desk import Desk
+
+logger = logger_named("greenroom.tasks")
+
+AGAIN = 1.0
+"""Seconds after which the queue is looked at again when a task in it could not be had."""
+
+
+class AgentsLife(SupervisorLife):
+    """See the module."""
+
+    spec: Agents[Any, Any]
+
+    def __init__(self, cell: Cell, owner: Any, spec: SupervisorSpec) -> None:
+        super().__init__(cell, owner, spec)
+        self.storage: Storage = self.services.storage  # type: ignore[assignment]
+        self.path = cell.path
+        self.version = ""
+        """Of the agent's code."""
+        self._active: dict[str, Activation] = {}
+        """By address."""
+        self._resting: OrderedDict[Activation, None] = OrderedDict()
+        """Those that wait for something durable, the longest first."""
+        self._rising: deque[tuple[Activation, Slot]] = deque()
+        """Those that have something to do again, and wait for a place."""
+        self._busy = 0
+        """Places taken. Invariant: nobody waits for one while there is one."""
+        self._more = True
+        """There may be more in the queue than was claimed."""
+        self._looking = False
+        self._given_up = False
+        """What does not end was waited for long enough."""
+
+    @property
+    def desk(self) -> Desk:
+        return self.storage.tasks
+
+    def make_agent(self) -> Agent[Any, Any]:
+        """A fresh agent. Raises whatever the factory raises; `BadSpec` when it made something else."""
+        agent = self.spec.make()
+        if not isinstance(agent, Agent):
+            raise BadSpec(f"pool {self.path!r}: its factory made a {type(agent).__qualname__}, which is no gr.Agent")
+        return agent
+
+    async def _start_children(self) -> Exit | None:
+        if self.storage is None:
+            return Exit("error", BadSpec(f"{self.path!r} keeps its tasks in a store, and this runtime has none"))
+        try:
+            self.version = self.make_agent().version
+        except Exception as error:  # noqa: BLE001 - whatever it is: the pool cannot start
+            return Exit("error", error)
+        try:
+            await self.storage.commit_surely(
+                RegisterTaskPool(pool=self.path, queue_limit=self.spec.queue_limit, execution_id=self._execution_id()),
+                self._go_on,
+            )
+        except ActorStopped:
+            return None
+        self.desk.add(self)
+        return None
+
+    def _execution_id(self) -> str | None:
+        execution = self.storage.living()
+        return None if execution is None else execution.id
+
+    def _go_on(self) -> None:
+        if self.stopping:
+            raise self.stopped()
+
+    def _end(self, exit: Exit) -> None:
+        if self.storage is not None:
+            self.desk.remove(self)
+        super()._end(exit)
+
+    # ------------------------------------------------------------------------------------------------------ claiming
+
+    def look(self) -> None:
+        """There may be something in the queue."""
+        self._more = True
+        self._fill()
+
+    @property
+    def _has_room(self) -> bool:
+        return self._busy < self.spec.max_running and not (self.stopping or self.storage.draining)
+
+    def _fill(self) -> None:
+        """A place may be free: for those that are here already, then for the queue."""
+        while self._rising and self._busy < self.spec.max_running:
+            slot = self._rising.popleft()[1]
+            if not slot.done():
+                self._busy += 1
+                slot.set_result(None)
+        if self._more and self._has_room and not self._looking and self.storage.execution is not None:
+            self._looking = True
+            self.spawn(self._claim, f"{self.path} claims")
+
+    async def _claim(self) -> None:
+        try:
+            while self._more and self._has_room:
+                self._more = False
+                unclaimed = sum(not activation.owned for activation in self._active.values())
+                limit = self.spec.max_running - self._busy + unclaimed
+                page = await self.storage.store.read(RunnableTasks(pool=self.path, limit=limit))
+                begun = sum(self._activate(address) for address in page)
+                # A page of tasks that are here already tells nothing of others, and asking at once would give it again.
+                self._more |= len(page) == limit and begun > 0
+        except StoreUnavailable as error:
+            logger.warning("%s: its queue could not be looked at, trying again: %s", self.path, error)
+            self.services.timers.after(AGAIN, self.look)
+        finally:
+            self._looking = False
+
+    def _activate(self, address: str) -> bool:
+        """Claim a task that stands in the queue, if there is room for it. False: it is here already, or there is none."""
+        if address in self._active or not self._has_room:
+            return False
+        activation = self._active[address] = Activation(self, address)
+        self._busy += 1
+        self.spawn(activation.main, address)
+        return True
+
+    def activation(self, address: str) -> Activation | None:
+        """The task's activation here."""
+        return self._active.get(address)
+
+    def activation_ended(self, activation: Activation) -> None:
+        """Nothing of it runs any more."""
+        del self._active[activation.address]
+        if activation in self._resting:
+            del self._resting[activation]
+        else:
+            self._busy -= 1
+        if not activation.owned:
+            self.services.timers.after(AGAIN, self.look)
+        if self.stopping:
+            how = "cancelled" if activation.cancelled else "stopped"
+            self.services.watch.life_ended(f"{self.path}/{activation.task_id}", how)
+            self._wake()
+        else:
+            self._fill()
+
+    def lease_lost(self) -> None:
+        """What was owned here is not any more."""
+        for activation in tuple(self._active.values()):
+            activation.lost()
+
+    # -------------------------------------------------------------------------------------------------------- places
+
+    def rests(self, activation: Activation) -> None:
+        """It waits for something durable: its place is free, and it may be dropped to make room."""
+        self._busy -= 1
+        self._resting[activation] = None
+        for oldest in tuple(self._resting)[: max(0, len(self._active) - self.spec.max_resident)]:
+            oldest.evict()
+        self._fill()
+
+    async def rises(self, activation: Activation) -> None:
+        """It has something to do again: wait for a place."""
+        if self._busy < self.spec.max_running or activation.stopping:
+            self._busy += 1
+        else:
+            slot = self.services.loop.slot()
+            self._rising.append((activation, slot))
+            await slot
+        del self._resting[activation]
+
+    # ------------------------------------------------------------------------------------------------------ stopping
+
+    def cancel(self) -> None:
+        super().cancel()
+        self._cut_short()
+
+    def kill(self) -> None:
+        super().kill()
+        self._cut_short()
+
+    async def _stop_children(self) -> None:
+        for activation in tuple(self._active.values()):
+            activation.request_stop()
+        for _, slot in self._rising:  # they are to be let go, and need no place for that
+            if not slot.done():
+                self._busy += 1
+                slot.set_result(None)
+        self._rising.clear()
+        timer = self.services.timers.after(self.spec.grace, self._cut_short)
+        if self._cancelled:
+            self._cut_short()
+        while self._active and not self._given_up:
+            await self.park()
+        timer.cancel()
+
+    def _cut_short(self) -> None:
+        """Their time to stop is up."""
+        for activation in tuple(self._active.values()):
+            activation.cancel()
+        self.services.timers.after(self.services.settings.kill_time, self._give_up)
+
+    def _give_up(self) -> None:
+        self._given_up = True
+        for address in self._active:
+            logger.error(
+                "%s does not end, though it was cancelled: an operation or its control code swallows that", address
+            )
+        self._wake()
+
+    def _outlives(self) -> bool:
+        return bool(self._active) or super()._outlives()
+
+
+Agents.life_class = AgentsLife

@@ -1,0 +1,383 @@
+"""A run: the control code of one segment, driven turn by turn over its journal.
+
+What has come since the last turn (messages, outcomes of operations, the time of a timer) is made into rows, and the rows are shown to
+control code before they are durable; what follows from them is gathered, and all of it is ONE commit (T26). Only then is anything sent.
+A commit that is refused means that the task is somebody else's: the run is dropped, with all that it did since.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from datetime import datetime
+from enum import Enum
+from functools import partial
+from typing import TYPE_CHECKING
+
+from greenroom.logs import logger_named
+from greenroom.mailbox import Slot
+from greenroom.persistence import NextMessages
+from greenroom.persistence.journal import CommitTurn, ContinueAs
+from greenroom.runtime.replay import (
+    BranchWait,
+    Engine,
+    Finish,
+    Idle,
+    JournalRow,
+    Notice,
+    Recorded,
+    Send,
+    Start,
+    Stopped,
+    TimeRow,
+    Withdraw,
+    WriteTime,
+)
+from greenroom.runtime.tasks.flight import Flight, Landed, News, Tried
+from greenroom.runtime.tasks.journal import entry_of, row_of_message
+from greenroom.runtime.tasks.operations import Operations
+from greenroom.runtime.tasks.outcomes import child_of
+from greenroom.runtime.tasks.turn import Place, Turn
+
+if TYPE_CHECKING:
+    from greenroom.persistence.tasks import Ending
+    from greenroom.runtime.replay import End
+    from greenroom.runtime.tasks.activation import Activation
+    from greenroom.runtime.tasks.agent import Agent
+    from greenroom.runtime.tasks.loading import Segment
+
+logger = logger_named("greenroom.tasks")
+
+PATIENCE = 0.005
+"""Seconds that a turn may take before what it was shown is committed without it (T26)."""
+
+MAIL = 64
+"""Messages that become rows in one turn."""
+
+
+class Left(Enum):
+    """How a run was left that has not ended its segment."""
+
+    EVICTED = "evicted"
+    """It waits for something durable."""
+    STOPPED = "stopped"
+    """It was told to stop, and may go on at once."""
+    UNRESOLVED = "unresolved"
+    """Only an operator can say whether an operation happened."""
+
+
+class Run:
+    """See the module. For the event loop's thread."""
+
+    def __init__(self, activation: Activation, agent: Agent[object, object], segment: Segment) -> None:
+        task = segment.task
+        self.activation = activation
+        self.segment = segment
+        self.loop = activation.loop
+        self.storage = activation.storage
+        self.place = Place(task.journal_seq, task.last_at)
+        self._committed = task.journal_seq
+        self.operations = Operations(self)
+        start = Start(
+            at=task.segment_started_at,
+            seed=task.seed,
+            task_id=task.task_id,
+            attempt=task.attempt,
+            segment=task.segment,
+            execution=activation.owner.execution_id,
+            deadline=task.deadline,
+        )
+        self.engine = Engine(
+            lambda handle: agent.perform(handle, segment.request),
+            start,
+            activation.codec,
+            Recorded.of(segment.rows),
+            self._told,
+            loop=self.loop,
+        )
+        self._news: deque[News] = deque()
+        self._mail = True
+        self._seen = task.handled_seq
+        """Messages up to here have rows."""
+        self._slot: Slot | None = None
+        self._saving: Slot | None = None
+        self._failure: BaseException | None = None
+        self._waits: tuple[BranchWait, ...] = ()
+
+    # --------------------------------------------------------------------------------------------- from outside
+
+    def look(self) -> None:
+        """There may be a message."""
+        self._mail = True
+        self.wake()
+
+    def cut_short(self) -> None:
+        """It ends now, by the event loop's cancellation: what control code does from here on means nothing (T23)."""
+        self.engine.close()
+        self.operations.drop()
+
+    @property
+    def until(self) -> datetime | None:
+        """When its earliest timer is due."""
+        earliest = self.engine.machine.earliest
+        return None if earliest is None else earliest.due
+
+    @property
+    def waits(self) -> tuple[BranchWait, ...]:
+        """What its branches wait for."""
+        return self._waits
+
+    def wake(self) -> None:
+        if self._slot is not None and not self._slot.done():
+            self._slot.set_result(None)
+
+    def _told(self, notice: Notice) -> None:
+        logger.log(20 if isinstance(notice, Stopped) else 30, "%s: %s", self.activation.address, notice)
+
+    # -------------------------------------------------------------------------------------------- from flights
+
+    def tried(self, tried: Tried) -> None:
+        """An invocation has failed, and another waits for that to be on record."""
+        self._news.append(tried)
+        self.wake()
+
+    def flight_ended(self, flight: Flight, landed: Landed | None) -> None:
+        self.operations.flights.pop(flight.call, None)
+        if landed is not None:
+            self._news.append(landed)
+        self.wake()
+
+    def flight_failed(self, flight: Flight, error: BaseException) -> None:
+        """A defect of ours, or the end of the event loop."""
+        self.operations.flights.pop(flight.call, None)
+        self._failure = error
+        self.wake()
+
+    # -------------------------------------------------------------------------------------------------- the run
+
+    async def main(self) -> End | Left:
+        """Run until the segment ends or is left; an end is left to the caller to commit, with the turn it belongs to.
+
+        Raises what `Engine.process` raises; `NotOurs`; `Undecodable` for a message.
+        """
+        engine = self.engine
+        async with engine:
+            try:
+                await engine.process(*self.segment.rows)
+                engine.confirm(self.segment.intents)
+                return await self._drive()
+            finally:
+                self._waits = engine.waits()
+                engine.close()
+                await self._ground()
+
+    async def _drive(self) -> End | Left:
+        activation = self.activation
+        while True:
+            turn = Turn()
+            await self._take(turn)
+            await self._settle(turn)
+            if turn.end is not None:
+                return await activation.finish(self, turn, turn.end)
+            await self.commit(turn)
+            if turn.unresolved:
+                await self._leave()
+                return await activation.park_unresolved(turn.unresolved)
+            if activation.stopping:
+                return await self._leave()
+            self._send(turn)
+            if self._nothing_new and not await self._wait():
+                return Left.EVICTED
+
+    async def _take(self, turn: Turn) -> None:
+        """Make rows of what has come, and show them."""
+        self._check()
+        await self.engine.check()
+        while self._news:
+            news = self._news.popleft()
+            if isinstance(news, Tried):
+                self.operations.note_try(turn, news)
+            elif news.unknown:
+                turn.invocations.append(news.end)
+                turn.unresolved.append(news.flight.call)
+            else:
+                await self._show(turn, self.operations.landed(turn, news))
+        if self._mail:
+            await self._take_mail(turn)
+
+    async def _take_mail(self, turn: Turn) -> None:
+        self._mail = False
+        query = NextMessages(address=self.activation.address, after=self._seen, limit=MAIL)
+        page = await self.storage.surely(self.storage.store.read, query)
+        self._mail |= len(page) == MAIL
+        for message in page:
+            at = self.place.next_at(self.storage.now())
+            codec, fetch = self.activation.codec, self.storage.fetch
+            row = await row_of_message(message, self.place.seq + 1, at, codec, fetch)
+            self._seen = turn.consumed_seq = message.seq or self._seen
+            await self._show(turn, row)
+
+    async def _settle(self, turn: Turn) -> None:
+        """Go on until something has to be sent or waited for, or the segment has ended."""
+        while True:
+            match self.engine.next_step(self.storage.now()):
+                case Finish(end):
+                    turn.end = end
+                    return
+                case WriteTime(timer, stamp):
+                    at = max(self.place.next_at(self.storage.now()), timer.due)
+                    await self._show(turn, TimeRow(seq=self.place.seq + 1, at=at, stamp=stamp, timer=timer.call))
+                case Withdraw(calls, _):
+                    await self._show(turn, self.operations.withdrawn(turn, calls[0]))
+                case Send(calls, cancellations):
+                    decided = self.operations.first_decided(turn, calls)
+                    if decided is None:
+                        turn.send, turn.tell = list(calls), list(cancellations)
+                        self.operations.intend(turn)
+                        return
+                    await self._show(turn, decided)
+                case Idle():
+                    return
+
+    async def _show(self, turn: Turn, row: JournalRow) -> None:
+        """Let control code see a row that is not durable yet (T26)."""
+        turn.rows.append(row)
+        self.place.passed(row)
+        patience = self.activation.timers.after(PATIENCE, partial(self._save_early, turn))
+        try:
+            await self.engine.process(row)
+        except Exception:
+            # What has happened has happened, whatever control code makes of it.
+            await self._saved()
+            await self.commit(turn)
+            raise
+        finally:
+            patience.cancel()
+        await self._saved()
+
+    @property
+    def _nothing_new(self) -> bool:
+        return not (self._news or self._mail or self._failure or self.activation.stopping)
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    def _send(self, turn: Turn) -> None:
+        """All is durable: let it out."""
+        for slot in turn.again:
+            if not slot.done():
+                slot.set_result(None)
+        for call in turn.send:
+            self.engine.machine.sent(call)
+            self.operations.send(call)
+        for call in turn.tell:
+            self.engine.machine.told(call)
+            self.operations.tell(call)
+
+    async def _wait(self) -> bool:
+        """Wait for something new. False: nothing of it is in flight, and it was asked to make room."""
+        activation, until = self.activation, self.until
+        timer = None
+        if until is not None:
+            seconds = max(0.0, (until - self.storage.now()).total_seconds())
+            timer = activation.timers.after(seconds, self.wake)
+        idle = not self.operations.flights and not self.engine.machine.in_flight
+        if idle:
+            activation.rest()
+        try:
+            await self._park()
+        finally:
+            if timer is not None:
+                timer.cancel()
+        if idle and activation.evicted and self._nothing_new:
+            return False
+        if idle:
+            await activation.rise()
+        return True
+
+    async def _park(self) -> None:
+        self._slot = self.loop.slot()
+        try:
+            await self._slot
+        finally:
+            self._slot = None
+
+    # ---------------------------------------------------------------------------------------------------- leaving it
+
+    async def _leave(self) -> Left:
+        """Nothing more is sent; what is in flight lands, and is accepted without control code seeing it (T23)."""
+        self.engine.close()
+        accepted = False
+        while self.operations.flights or self._news:
+            turn = Turn()
+            while self._news:
+                news = self._news.popleft()
+                if isinstance(news, Landed) and not news.unknown:
+                    row = self.operations.landed(turn, news)
+                    turn.rows.append(row)
+                    self.place.passed(row)
+                    accepted = True
+                else:
+                    turn.invocations.append(news.end)
+                    news.flight.drop()
+            await self.commit(turn)
+            self._check()
+            if self.operations.flights and not self._news:
+                await self._park()
+        waiting = self.engine.machine.unsent or accepted or self._mail
+        return Left.STOPPED if waiting else Left.EVICTED
+
+    async def _ground(self) -> None:
+        """Nothing of it is in flight when it is over."""
+        self.operations.drop()
+        while self.operations.flights:
+            await self._park()
+
+    # ---------------------------------------------------------------------------------------------------- committing
+
+    async def commit(self, turn: Turn, *, ending: Ending | None = None, continue_as: ContinueAs | None = None) -> None:
+        """Commit what the turn has come to so far, and how the segment ends if it does. Raises `NotOurs`."""
+        part = turn.take()
+        if part.is_empty and ending is None and continue_as is None:
+            return
+        task, stow = self.segment.task, self.storage.stow
+        entries = [await entry_of(row, stow, part.versions.get(row.seq)) for row in part.rows]
+        answer = await self.activation.owner.commit(
+            CommitTurn(
+                **self.activation.owner.fields,
+                after=self._committed,
+                rows=tuple(entries),
+                consumed_seq=part.consumed_seq,
+                intents=tuple([await self.operations.intent(call) for call in part.intents]),
+                dispatches=tuple(part.dispatches),
+                invocations=tuple(part.invocations),
+                outgoing=tuple(part.outgoing),
+                submits=tuple([await child_of(task, call, self.activation.codec, stow) for call in part.submits]),
+                next_due=self.until,
+                ending=ending,
+                continue_as=continue_as,
+            )
+        )
+        self._committed = answer.seq
+        self.operations.dispatched(part.dispatches, answer.versions)
+
+    def _save_early(self, turn: Turn) -> None:
+        """A turn takes long: what it was shown must not be lost with it."""
+        if self.activation.owner.held and self._saving is None:
+            self._saving = self.loop.slot()
+            self.activation.spawn(partial(self._save, turn, self._saving), "saves its rows")
+
+    async def _save(self, turn: Turn, saving: Slot) -> None:
+        try:
+            await self.commit(turn)
+        except Exception as error:  # noqa: BLE001 - it is raised where the turn goes on
+            self._failure = error
+        finally:
+            self._saving = None
+            if not saving.done():
+                saving.set_result(None)
+
+    async def _saved(self) -> None:
+        if self._saving is not None:
+            await self._saving
+        self._check()

@@ -1,0 +1,62 @@
+"""Submitting a task: from the moment this returns, it is on record and will be performed."""
+
+from __future__ import annotations
+
+import secrets
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+
+from greenroom.errors import NoSuchPool, PoolFull, TaskConflict
+from greenroom.persistence import RefusalReason, Refused, new_id, stow
+from greenroom.persistence.tasks import NewTask, Submission, SubmitTask
+from greenroom.runtime.tasks.handle import TaskHandle
+from greenroom.runtime.tasks.ids import check_task_id
+from greenroom.runtime.tasks.outcomes import SEED_BYTES
+
+if TYPE_CHECKING:
+    from greenroom.runtime.tasks.handle import Door
+
+
+class SubmitOptions(TypedDict, total=False):
+    """What `submit` may be told besides: see `Runtime.submit`."""
+
+    task_id: str | None
+    group: str
+    priority: int
+    deadline: datetime | None
+    not_before: datetime | None
+
+
+async def submit(door: Door, pool: str, request: object, **options: Unpack[SubmitOptions]) -> TaskHandle[Any]:
+    """Accept a task, once: the same request submitted again under the same id is the same task.
+
+    Raises: as `Runtime.submit`.
+    """
+    wanted = options.get("task_id")
+    task_id = new_id() if wanted is None else check_task_id(wanted)
+    encoded = door.codec.message(request)
+    answer = await door.store.commit(
+        SubmitTask(
+            task=NewTask(
+                task_id=task_id,
+                pool=pool,
+                request=await stow(door.store, encoded.body, name=f"the request of task {task_id!r}"),
+                request_type=encoded.type,
+                request_digest=encoded.digest,
+                seed=secrets.token_bytes(SEED_BYTES),
+                group=options.get("group", ""),
+                priority=options.get("priority", 0),
+                deadline=options.get("deadline"),
+                not_before=options.get("not_before"),
+            )
+        )
+    )
+    if isinstance(answer, Refused):
+        if answer.reason is RefusalReason.UNKNOWN_POOL:
+            raise NoSuchPool(pool)
+        if answer.reason is RefusalReason.FULL:
+            raise PoolFull(pool, answer.seconds or 0.0)
+        raise TaskConflict(task_id)
+    if answer.disposition is Submission.CONFLICT:
+        raise TaskConflict(task_id)
+    return TaskHandle(door, task_id)

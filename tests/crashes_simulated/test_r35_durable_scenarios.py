@@ -1,0 +1,61 @@
+"""R35, I1 to I5: durable actors are killed at each point of what they commit, and come to the same end.
+
+Every day each point on SQLite, on one of the two event loops, with a third on the other one, and a tenth on PostgreSQL. With --full,
+each point on both databases and both loops, and a sample of the recoveries is killed, too.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from greenroom.testing import interrupt_everywhere
+from tests.crashes_simulated.scenarios import SCENARIOS
+
+if TYPE_CHECKING:
+    from greenroom.testing.interrupt import Scenario
+    from greenroom.testing.virtual_clock import Backend
+    from tests.persistence.postgres.servers import Server
+
+each_scenario = pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
+
+FEW = 0.05
+"""The fraction of trials that may go another way than the undisturbed one: whether two messages share a commit is the store's affair."""
+
+
+def tried_all(scenario: Scenario, **options: object) -> None:
+    tried = interrupt_everywhere(scenario, **options)  # type: ignore[arg-type]
+    assert len(tried.trials) > 0
+    assert len(tried.unmet) <= FEW * len(tried.trials), tried.unmet
+
+
+@each_scenario
+def test_r35_each_point_on_sqlite(scenario: Scenario, backend: Backend) -> None:
+    number = SCENARIOS.index(scenario)
+    all_of_it = (backend == "trio") == bool(number % 2)
+    tried_all(scenario, backend=backend, seed=1, sample=None if all_of_it else (number, 1 / 3))
+
+
+@each_scenario
+def test_r35_a_tenth_of_the_points_on_postgres(scenario: Scenario, backend: Backend, postgres: Server) -> None:
+    tried_all(scenario, backend=backend, server=postgres.url, sample=(SCENARIOS.index(scenario), 0.1))
+
+
+@pytest.mark.full
+@each_scenario
+def test_r35_each_point_on_sqlite_on_each_loop(scenario: Scenario, backend: Backend) -> None:
+    tried_all(scenario, backend=backend, seed=2)
+
+
+@pytest.mark.full
+@each_scenario
+def test_r35_each_point_on_postgres(scenario: Scenario, backend: Backend, postgres: Server) -> None:
+    tried_all(scenario, backend=backend, server=postgres.url, seed=2)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("seed", range(3))
+@each_scenario
+def test_r35_points_of_recoveries_on_sqlite(scenario: Scenario, backend: Backend, seed: int) -> None:
+    tried_all(scenario, backend=backend, seed=seed, twice=True, sample=(seed, 0.15))

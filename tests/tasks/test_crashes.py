@@ -1,0 +1,272 @@
+"""Crashes of control code, deaths of executions, and who goes on with the task."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import anyio
+import pytest
+
+import greenroom as gr
+from greenroom.persistence import ListObservations, ObservationKind, ParkReason
+from greenroom.persistence.tasks import Condition, TaskOutcome
+from tests.durable.helpers import Boom, raised
+from tests.tasks.scripts import POOL, Calls, Job, agents, journal_of, task_of
+
+if TYPE_CHECKING:
+    from tests.durable.helpers import Shared
+
+
+async def test_a_crash_is_followed_by_another_run_over_the_journal(database: Shared) -> None:
+    calls, runs = Calls(), 0
+    note = calls.safe()
+
+    async def script(task: gr.Task, job: Job) -> str:
+        nonlocal runs
+        runs += 1
+        text = await task.run(note, "a")
+        if runs < 3:
+            raise Boom
+        return text
+
+    async with database.runtime(agents(script)) as runtime:
+        handle = await runtime.submit(POOL, Job(), task_id="T1")
+        assert await handle.result() == "A"
+        assert (runs, calls.made) == (3, ["a"])
+        assert (await handle.status()).attempt == 1
+        async with database.open() as store:
+            assert len((await task_of(store, "T1")).restarts) == 2
+
+
+async def test_c11_a_task_that_crashes_too_often_is_parked_and_the_pool_goes_on(database: Shared) -> None:
+    runs = 0
+
+    async def script(task: gr.Task, job: Job) -> str:
+        nonlocal runs
+        if job.text == "bad":
+            runs += 1
+            raise Boom("again")
+        return job.text
+
+    async with database.runtime(agents(script, max_restarts=3, period=60.0, max_running=1)) as runtime:
+        bad = await runtime.submit(POOL, Job("bad"))
+        assert await (await runtime.submit(POOL, Job("good"))).result() == "good"
+        await anyio.sleep(60)
+        status = await bad.status()
+        assert (status.condition, status.parked, status.outcome) == (Condition.WAITING, ParkReason.CRASH_LOOP, None)
+        assert status.parked_detail is not None
+        assert "Boom: again" in status.parked_detail
+        assert runs == 4
+        assert await (await runtime.submit(POOL, Job("more"))).result() == "more"
+
+
+async def test_c11_the_history_of_restarts_outlives_the_process(database: Shared) -> None:
+    runs = 0
+
+    async def script(task: gr.Task, job: Job) -> str:
+        nonlocal runs
+        runs += 1
+        raise Boom
+
+    for life in range(4):
+        async with database.runtime(agents(script, max_restarts=3, period=3600.0)) as runtime:
+            handle = await runtime.submit(POOL, Job(), task_id="T1")
+            await anyio.sleep(1.0)
+            assert runs > life
+            if life == 3:
+                assert (await handle.status()).parked is ParkReason.CRASH_LOOP
+    assert runs == 4
+
+
+async def test_an_agent_that_cannot_be_made_is_a_failed_start_of_its_pool(database: Shared) -> None:
+    class Broken(gr.Agent[Job, str]):
+        def __init__(self) -> None:
+            raise Boom
+
+    with pytest.raises(gr.StartFailed):
+        async with database.runtime(gr.Agents("agents", Broken), intensity=0):
+            pass
+
+
+async def test_what_was_accepted_before_a_death_is_not_done_again_by_who_takes_over(database: Shared) -> None:
+    calls = Calls()
+    note = calls.safe()
+
+    async def script(task: gr.Task, job: Job) -> str:
+        return await task.run(note, "a") + await task.run(note, "b")
+
+    async with (
+        database.death_at("after CommitTurn task:T1") as source,
+        database.runtime(agents(script), source=source) as runtime,
+    ):
+        await (await runtime.submit(POOL, Job(), task_id="T1")).result()
+    calls.made.remove("a")
+    async with database.runtime(agents(script)) as runtime:
+        assert await runtime.task("T1").result() == "AB"
+        assert "a" not in calls.made
+        assert (await runtime.task("T1").status()).attempt == 1
+
+
+async def test_a_lost_lease_breaks_the_activation_off_and_the_task_goes_on_under_a_new_execution(
+    database: Shared,
+) -> None:
+    begun: list[str] = []
+
+    @gr.operation(effect=gr.Effect.SAFE)
+    async def slow(op: gr.Operation) -> str:
+        begun.append(op.id)
+        await anyio.sleep(10)
+        return "slept"
+
+    async def script(task: gr.Task, job: Job) -> str:
+        return await task.run(slow)
+
+    async with database.runtime(agents(script)) as runtime:
+        handle = await runtime.submit(POOL, Job(), task_id="T1")
+        await anyio.sleep(1)
+        first = (await handle.status()).execution
+        database.pass_lease()
+        assert await handle.result() == "slept"
+        assert begun == ["root#1", "root#1"]
+        async with database.open() as store:
+            task = await task_of(store, "T1")
+            assert task.generation > 1
+            assert first != (await task_of(store, "T1")).owner
+            assert len(await journal_of(store, "T1")) == 1
+
+
+async def test_two_runtimes_share_a_pool_and_each_task_is_performed_by_one_of_them(database: Shared) -> None:
+    calls = Calls()
+    note = calls.safe()
+
+    async def script(task: gr.Task, job: Job) -> str:
+        return await task.run(note, job.text)
+
+    async with (
+        database.runtime(agents(script, max_running=2)) as one,
+        database.runtime(agents(script, max_running=2)) as other,
+    ):
+        handles = [await (one, other)[n % 2].submit(POOL, Job(str(n))) for n in range(20)]
+        results: list[str] = []
+
+        async def collect(handle: gr.TaskHandle[str]) -> None:
+            results.append(await handle.result())
+
+        async with anyio.create_task_group() as group:
+            for handle in handles:
+                group.start_soon(collect, handle)
+        assert sorted(results) == sorted(str(n) for n in range(20))
+        assert sorted(calls.made) == sorted(str(n) for n in range(20))
+
+
+async def test_what_is_in_flight_when_the_pool_stops_lands_and_is_not_done_again(database: Shared) -> None:
+    calls: list[str] = []
+
+    @gr.operation(effect=gr.Effect.SAFE)
+    async def work(text: str) -> str:
+        calls.append(text)
+        await anyio.sleep(2)
+        return text
+
+    async def script(task: gr.Task, job: Job) -> str:
+        return await task.run(work, "a") + await task.run(work, "b")
+
+    async with database.runtime(agents(script)) as runtime:
+        await runtime.submit(POOL, Job(), task_id="T1")
+        await anyio.sleep(1)
+    assert calls == ["a"]
+    async with database.open() as store:
+        assert len(await journal_of(store, "T1")) == 1
+        assert (await task_of(store, "T1")).condition is Condition.RUNNABLE
+    async with database.runtime(agents(script)) as runtime:
+        assert await runtime.task("T1").result() == "ab"
+    assert calls == ["a", "b"]
+
+
+async def test_what_does_not_land_in_time_when_the_pool_stops_is_cut_short_and_done_again(database: Shared) -> None:
+    calls: list[str] = []
+
+    @gr.operation(effect=gr.Effect.SAFE)
+    async def work(op: gr.Operation) -> str:
+        calls.append(op.id)
+        await anyio.sleep(100 if len(calls) == 1 else 1)
+        return "done"
+
+    async def script(task: gr.Task, job: Job) -> str:
+        return await task.run(work)
+
+    async with database.runtime(agents(script, shutdown=5.0)) as runtime:
+        await runtime.submit(POOL, Job(), task_id="T1")
+        await anyio.sleep(1)
+        began = anyio.current_time()
+    assert anyio.current_time() - began == pytest.approx(5.0, abs=0.5)
+    async with database.runtime(agents(script)) as runtime:
+        assert await runtime.task("T1").result() == "done"
+        assert (await runtime.task("T1").status()).outcome is TaskOutcome.SUCCEEDED
+    assert calls == ["root#1", "root#1"]
+
+
+async def test_a_turn_that_takes_long_does_not_lose_what_it_was_shown(database: Shared) -> None:
+    calls, reached, gate = Calls(), anyio.Event(), anyio.Event()
+    note = calls.safe()
+
+    async def script(task: gr.Task, job: Job) -> str:
+        text = await task.run(note, "a")
+        reached.set()
+        await gate.wait()  # no call of the task's: what it was told is committed without it
+        return text
+
+    async with database.runtime(agents(script)) as runtime:
+        handle = await runtime.submit(POOL, Job(), task_id="T1")
+        await reached.wait()
+        await anyio.sleep(0.1)
+        async with database.open() as store:
+            assert len(await journal_of(store, "T1")) == 1
+        gate.set()
+        assert await handle.result() == "A"
+
+
+async def test_control_code_that_is_cancelled_from_outside_is_a_crash_that_writes_nothing(database: Shared) -> None:
+    calls, runs = Calls(), 0
+    note = calls.safe()
+
+    async def script(task: gr.Task, job: Job) -> str:
+        nonlocal runs
+        runs += 1
+        if runs > 1:
+            return await task.run(note, "b")
+        with anyio.CancelScope() as scope:
+            async with task.nursery() as branches:
+                branches.start_soon(cancel, scope)
+                await task.sleep(100)
+        return "?"
+
+    async def cancel(scope: anyio.CancelScope) -> None:
+        scope.cancel()
+
+    async with database.runtime(agents(script)) as runtime:
+        handle = await runtime.submit(POOL, Job())
+        assert await handle.result() == "B"
+        assert runs == 2
+
+
+async def test_a_write_of_an_owner_that_has_lost_the_task_is_refused_and_kept(database: Shared) -> None:
+    async def script(task: gr.Task, job: Job) -> str:
+        return await task.run(slow)
+
+    @gr.operation(effect=gr.Effect.SAFE)
+    async def slow() -> str:
+        await anyio.sleep(10)
+        return "slept"
+
+    async with database.runtime(agents(script)) as runtime:
+        handle = await runtime.submit(POOL, Job(), task_id="T1")
+        await anyio.sleep(1)
+        async with database.runtime(gr.Supervisor("nothing")) as other:
+            await other.task("T1").terminate("enough")
+        assert isinstance(await raised(handle.result()), gr.TaskCancelled)
+        await anyio.sleep(15)
+        async with database.open() as store:
+            refused = await store.read(ListObservations(address="task:T1", kind=ObservationKind.REFUSED))
+            assert len(refused) >= 1
+        assert (await handle.status()).outcome is TaskOutcome.CANCELLED
