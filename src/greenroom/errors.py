@@ -23,7 +23,7 @@ def _revive(cls: type[GreenroomError], args: tuple[object, ...], fields: dict[st
 
 
 class GreenroomError(Exception):
-    """The root of every exception that Greenroom raises, `Stop`, `Ignore` and `Rejected` apart (those are raised by you)."""
+    """The root of every exception that Greenroom raises, `Stop`, `Ignore`, `Rejected` and `Failed` apart (those are raised by you)."""
 
     def __reduce__(self) -> tuple[object, ...]:
         # The message is in `args`, the fields are in `__dict__`: pickling must not go through __init__, which takes the fields.

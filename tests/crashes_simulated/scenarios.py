@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 
 import greenroom as gr
-from greenroom.runtime.client import Client
 from tests.crashes_simulated.actors import (
     Account,
     Accountant,
@@ -99,7 +98,7 @@ async def a_job_that_crashes_the_clerk_is_set_aside(life: Life) -> None:
     """A message that was delivered too often becomes a dead letter; others are handled, and an operator requeues it (R22)."""
     done: Counter[str] = life.kept.setdefault("done", Counter())
     clerk = gr.Child("clerk", Clerk, done, {"bad": 4}, mailbox=gr.PersistentMailbox(max_deliveries=3))
-    async with runtime_of(life, clerk) as runtime, Client(life.store) as client:
+    async with runtime_of(life, clerk) as runtime, gr.Client(life.store) as client:
         await client.send("shop/clerk", Job("bad"), message_id="bad")
         assert "good" in await runtime.ref("shop/clerk").ask(Job("good"), message_id="good", timeout=None)
 
@@ -131,7 +130,7 @@ async def a_watch_ticks_by_timers_that_outlive_it(life: Life) -> None:
 
 async def a_delayed_message_comes_once_and_not_early(life: Life) -> None:
     """`deliver_at` is kept over lives."""
-    async with runtime_of(life, gr.Child("ann", Teller)) as runtime, Client(life.store) as client:
+    async with runtime_of(life, gr.Child("ann", Teller)) as runtime, gr.Client(life.store) as client:
         due = life.kept.setdefault("due", await client.now() + timedelta(minutes=5))
         ann = runtime.ref("shop/ann")
         await ann.send(Deposit("late", 5), message_id="late", deliver_at=due)
@@ -175,7 +174,7 @@ async def an_answer_from_outside_is_given_once(life: Life) -> None:
         if life.alive:
             tokens.append(token)
 
-    async with runtime_of(life, gr.Child("writer", Writer, tell)) as runtime, Client(life.store) as client:
+    async with runtime_of(life, gr.Child("writer", Writer, tell)) as runtime, gr.Client(life.store) as client:
         await runtime.ref("shop/writer").send(AskOutside(), message_id="ask")
 
         async def are_known() -> bool:

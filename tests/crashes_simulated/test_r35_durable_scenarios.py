@@ -1,6 +1,6 @@
 """R35, I1 to I5: durable actors are killed at each point of what they commit, and come to the same end.
 
-Every day each point on SQLite, on one of the two event loops, with a third on the other one, and a tenth on PostgreSQL. With --full,
+Every day each point on SQLite, on one of the two event loops, with a tenth on the other one, and a tenth on PostgreSQL. With --full,
 each point on both databases and both loops, and a sample of the recoveries is killed, too.
 """
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 each_scenario = pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
 
-FEW = 0.05
-"""The fraction of trials that may go another way than the undisturbed one: whether two messages share a commit is the store's affair."""
+FEW = 0.1
+"""The fraction of trials that may go another way than the undisturbed one: an execution is registered with the help of a thread."""
 
 
 def tried_all(scenario: Scenario, **options: object) -> None:
@@ -34,7 +34,7 @@ def tried_all(scenario: Scenario, **options: object) -> None:
 def test_r35_each_point_on_sqlite(scenario: Scenario, backend: Backend) -> None:
     number = SCENARIOS.index(scenario)
     all_of_it = (backend == "trio") == bool(number % 2)
-    tried_all(scenario, backend=backend, seed=1, sample=None if all_of_it else (number, 1 / 3))
+    tried_all(scenario, backend=backend, seed=1, sample=None if all_of_it else (number, 0.1))
 
 
 @each_scenario

@@ -23,3 +23,11 @@ def database(request: pytest.FixtureRequest, clock: VirtualClock) -> Iterator[Sh
     server: Server | None = None if request.param == "sqlite" else request.getfixturevalue("postgres")
     with fresh_store(None if server is None else server.url) as url:
         yield Shared(url, clock)
+
+
+@pytest.fixture(params=STORES)
+def store_url(request: pytest.FixtureRequest) -> Iterator[str]:
+    """An empty database, for tests on the real clock."""
+    server: Server | None = None if request.param == "sqlite" else request.getfixturevalue("postgres")
+    with fresh_store(None if server is None else server.url) as url:
+        yield url

@@ -45,6 +45,12 @@ class Shared:
         """For a runtime, as if it were in a process of its own."""
         return StoreSource(self.url, **{"clock": self.time.store_clock, "lease": LEASE, **options})
 
+    def lagging(self) -> StoreSource:
+        """For a runtime whose clock does not see the time that `time.pass_time` adds: it takes its lease to last when it has passed."""
+        own = StoreTime()
+        own.follow(self.clock.now)
+        return self.source(clock=own.store_clock)
+
     def open(self) -> AbstractAsyncContextManager[Committer]:
         """The bare store."""
         return self.source().open(current_loop())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from functools import partial
 from pathlib import Path
 
 import pykka
@@ -37,6 +38,11 @@ class Whoami(gr.Message[tuple[int, str]]):
 @frozen
 class Decline(gr.Message[int]):
     """The desk rejects it."""
+
+
+@frozen
+class Await(gr.Message[str]):
+    """Open a callback, write its token down, and reply the answer."""
 
 
 @frozen
@@ -85,6 +91,13 @@ class ThreadDesk(gr.Actor):
         assert receipt is not None
         return f"{receipt.disposition} {calls.ask(message.to, Line('asked'))}"
 
+    @gr.handles
+    def wait(self, message: Await) -> str:
+        calls = self.context.runtime.from_thread
+        callback = calls.call(partial(self.context.callback, "payment", timeout=None))
+        _write(self.path, callback.token)
+        return str(calls.call(callback.wait))
+
 
 class ProcessDesk(gr.Actor):
     """For a process."""
@@ -109,6 +122,14 @@ class ProcessDesk(gr.Actor):
         receipt = await message.to.send(Line(message.text), message_id=message.message_id)
         assert receipt is not None
         return f"{receipt.disposition} {await message.to.ask(Line('asked'), message_id=f'{message.message_id} q')}"
+
+    @gr.handles
+    async def wait(self, message: Await) -> str:
+        try:
+            await self.context.callback("payment", timeout=None)
+        except gr.Misuse as error:
+            raise gr.Rejected(str(error)) from error
+        return ""
 
 
 class PykkaDesk(pykka.ThreadingActor):

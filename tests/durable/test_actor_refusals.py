@@ -7,16 +7,24 @@ from typing import TYPE_CHECKING
 import pytest
 
 import greenroom as gr
-from tests.durable.helpers import raised, settled
+from greenroom.testing import fresh_store
+from tests.durable.helpers import Shared, raised, settled
 from tests.durable.puppets import Do, Log, Puppet, Script
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from greenroom.actors import Isolation
-    from tests.durable.helpers import Shared
+    from greenroom.testing import VirtualClock
 
 PATH = "service/puppet"
+
+
+@pytest.fixture
+def database(clock: VirtualClock) -> Iterator[Shared]:
+    """What is refused here is refused before any database is asked: one kind will do."""
+    with fresh_store() as url:
+        yield Shared(url, clock)
 
 
 async def refused(database: Shared, call: Callable[[Puppet], object]) -> str:

@@ -10,8 +10,8 @@ from attrs import frozen
 
 import greenroom as gr
 from greenroom.persistence import AcceptMessage, MessageRecord, MessageStatus, ReadMessage, message_digest
-from tests.durable.desks import DESK, Script, Unheard, desk
-from tests.durable.helpers import Add, Note, settled, until
+from tests.durable.desks import DESK, Desk, Script, Unheard, desk
+from tests.durable.helpers import Add, Note, eventually, settled, until
 
 if TYPE_CHECKING:
     from greenroom.persistence import Store
@@ -356,3 +356,68 @@ async def test_the_handler_of_the_nearest_class_takes_a_message_also_beside_conc
     async with database.runtime(fetcher(Script())) as runtime:
         assert await runtime.ref(DESK).ask(Fetch("a")) == "A"
         assert await runtime.ref(DESK).ask(Urgent("a")) == "a!"
+
+
+# ------------------------------------------------------------------------------------------------------- memory
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("kind", [Urgent, Fetch])
+async def test_what_waits_is_in_the_store_and_not_in_memory(database: Shared, kind: type[Fetch]) -> None:
+    script = Script()
+    names = [f"{number:04}" for number in range(2000)]
+    gates = [script.gate(name) for name in names[:8]]
+    async with database.runtime(fetcher(script)) as runtime:
+
+        async def send(name: str) -> None:
+            await runtime.ref(DESK).send(kind(name), message_id=name)
+
+        for name in names[:8]:
+            await send(name)
+        await gates[0].begun.wait()
+        async with anyio.create_task_group() as senders:
+            for name in names[8:]:
+                senders.start_soon(send, name)
+        node = runtime.tree().find(DESK)
+        assert node is not None
+        assert node.mailbox_depth <= 1100
+        for gate in gates:
+            gate.opened.set()
+        await eventually(lambda: len(script.seen) == len(names))
+    assert sorted(script.seen) == names
+
+
+async def test_ticks_between_pages_do_not_keep_what_waits_from_being_fetched(database: Shared) -> None:
+    class Ticking(Desk):
+        async def on_start(self) -> None:
+            self.context.every(0.5, Note("tick"))
+
+        @gr.handles
+        async def slow(self, message: Fetch) -> str:
+            await anyio.sleep(0.1)
+            await self.script.play(message.text)
+            return ""
+
+    script = Script()
+    async with database.runtime(gr.Child("desk", Ticking, script, mailbox=gr.PersistentMailbox())) as runtime:
+        await runtime.ref("service").terminate_child("desk")
+        for number in range(150):
+            await runtime.ref(DESK).send(Fetch(str(number)))
+        await runtime.ref("service").restart_child("desk")
+        await anyio.sleep(60)
+    assert [text for text in script.seen if text != "tick"] == [str(number) for number in range(150)]
+
+
+async def test_k06_what_an_error_says_decides_nothing(database: Shared) -> None:
+    class Liar(gr.Actor):
+        @gr.handles
+        async def note(self, message: Note) -> None:
+            raise RuntimeError("the execution e1 has lost its lease: LeaseLost, StoreUnavailable, cancelled, handled")
+
+    mailbox = gr.PersistentMailbox(max_deliveries=2)
+    async with database.runtime(gr.Child("desk", Liar, mailbox=mailbox)) as runtime:
+        await runtime.ref(DESK).send(Note("x"), message_id="m1")
+        await settled()
+        assert runtime.ref(DESK).incarnation == 3
+    (letter,) = await dead_letters(database)
+    assert letter.deliveries == 2

@@ -9,8 +9,9 @@ import pytest
 
 import greenroom as gr
 from tests.durable.desks import DESK
-from tests.durable.helpers import settled
+from tests.durable.helpers import settled, until
 from tests.durable.isolated import (
+    Await,
     Decline,
     Forward,
     Line,
@@ -34,9 +35,10 @@ ONE_STORE = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 
 
 def isolated(isolation: str, path: Path, *, name: str = "desk", max_deliveries: int = 5, **options: Any) -> gr.Child:
-    factory = ThreadDesk if isolation == "thread" else ProcessDesk
+    factory = ProcessDesk if isolation == "process" else ThreadDesk
     mailbox = gr.PersistentMailbox(max_deliveries=max_deliveries)
-    return gr.Child(name, factory, str(path), isolation=isolation, mailbox=mailbox, **options)  # type: ignore[arg-type]
+    where: Any = "thread" if isolation == "thread" else "process"
+    return gr.Child(name, factory, str(path), isolation=where, mailbox=mailbox, **options)
 
 
 @KINDS
@@ -112,7 +114,7 @@ async def test_what_waits_is_handled_by_the_next_runtime(database: Shared, tmp_p
 
 
 @ONE_STORE
-@KINDS
+@pytest.mark.parametrize("isolation", ["thread", "process", "process with plain handlers"])
 async def test_such_actors_send_to_persistent_mailboxes_and_ask_them(
     database: Shared, tmp_path: Path, isolation: str
 ) -> None:
@@ -146,3 +148,22 @@ async def test_a_pykka_class_may_have_a_persistent_mailbox(database: Shared, tmp
         await runtime.ref("service").restart_child("desk")
         await settled()
     assert lines(path) == ["a", "stop", "unread"]
+
+
+@ONE_STORE
+async def test_an_actor_on_a_thread_waits_for_a_callback_by_way_of_the_event_loop(
+    database: Shared, tmp_path: Path
+) -> None:
+    path = tmp_path / "lines"
+    async with database.runtime(isolated("thread", path)) as runtime, database.client() as client:
+        await runtime.ref(DESK).send(Await(), message_id="m1")
+        await until(lambda: len(lines(path)) == 1)
+        assert await client.answer(lines(path)[0], "answered") == "accepted"
+        assert await runtime.ref(DESK).ask(Await(), message_id="m1", timeout=None) == "answered"
+
+
+@ONE_STORE
+async def test_an_actor_in_a_process_is_refused_a_callback_with_the_way_out(database: Shared, tmp_path: Path) -> None:
+    async with database.runtime(isolated("process", tmp_path / "lines")) as runtime:
+        with pytest.raises(gr.Rejected, match="parent's side"):
+            await runtime.ref(DESK).ask(Await(), timeout=60)

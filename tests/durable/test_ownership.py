@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Any
 
 import anyio
 import pytest
 
 import greenroom as gr
+from greenroom.mailbox import current_loop
 from greenroom.persistence import (
     AddressRecord,
     ClaimAddress,
@@ -17,6 +19,8 @@ from greenroom.persistence import (
     ReadAddress,
     ReadMessage,
 )
+from greenroom.persistence.driver import NotReached
+from greenroom.testing import StoreSource
 from greenroom.testing.wrapped_driver import WrappedDriver
 from tests.durable.desks import DESK, Desk, Gate, Script, desk
 from tests.durable.helpers import LEASE, Add, Note, events_of, settled, until
@@ -24,7 +28,7 @@ from tests.durable.helpers import LEASE, Add, Note, events_of, settled, until
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from greenroom.persistence import Driver, MessageRecord, Store, Transition
+    from greenroom.persistence import Driver, MessageRecord, Renewer, Store, Transition
     from greenroom.persistence.driver import Applied
     from tests.durable.helpers import Shared
 
@@ -114,9 +118,8 @@ async def test_a_child_that_takes_over_is_told_of_as_started_then(database: Shar
 async def test_i4_whoever_stands_by_takes_over_when_the_lease_has_passed_and_not_before(database: Shared) -> None:
     script, heir = Script(), Script()
     script.gate("one")
-    children = desk(script)
     async with (
-        database.runtime(children) as first,
+        database.runtime(desk(script), source=database.lagging()) as first,
         database.runtime(desk(heir), source=database.source(lease=10 * LEASE)),
     ):
         await first.ref(DESK).send(Note("one"), message_id="m1")
@@ -173,7 +176,7 @@ async def test_k11_an_owner_that_was_followed_writes_nothing_and_what_it_wanted_
 ) -> None:
     script, heir = Script(), Script()
     gate = script.gate("one")
-    async with database.runtime(desk(script), intensity=0) as first:
+    async with database.runtime(desk(script), source=database.lagging(), intensity=0) as first:
         await first.ref(DESK).send(Note("one"), message_id="m1")
         await gate.begun.wait()
         database.pass_lease()
@@ -367,3 +370,83 @@ async def test_r20_a_runtime_that_stops_claims_nothing_any_more(database: Shared
             states = [execution.state.value for execution in await store.read(ListExecutions())]
             assert "draining" in states
         gate.opened.set()
+
+
+async def test_k11_an_owner_that_was_followed_opens_no_callback(database: Shared) -> None:
+    class Opener(Desk):
+        @gr.handles
+        async def note(self, message: Note) -> None:
+            await self.script.play(message.text)
+            await self.context.callback("too late", timeout=None)
+
+    script, heir = Script(), Script()
+    gate = script.gate("one")
+    opener = gr.Child("desk", Opener, script, mailbox=gr.PersistentMailbox())
+    async with database.runtime(opener, source=database.lagging(), intensity=0) as first:
+        await first.ref(DESK).send(Note("one"), message_id="m1")
+        await gate.begun.wait()
+        database.pass_lease()
+        async with database.runtime(desk(heir)):
+            await settled()
+            gate.opened.set()
+            await settled()
+            async with database.open() as store:
+                (kept,) = await store.read(ListObservations(address=DESK))
+                assert (kept.kind.value, kept.what, kept.generation) == ("refused", "CreateCallback", 1)
+            assert state_of(first) is gr.State.STANDBY
+    assert heir.seen == ["one"]
+
+
+# ------------------------------------------------------------------------------------------------- in real time
+
+
+class DeafRenewer:
+    """Reaches the database no more once the world is deaf."""
+
+    def __init__(self, inner: Renewer, deaf: threading.Event) -> None:
+        self._inner, self._deaf = inner, deaf
+        self.close = inner.close
+
+    def renew(self, execution_id: str, lease: float) -> bool:
+        if self._deaf.is_set():
+            raise NotReached("nobody hears")
+        return self._inner.renew(execution_id, lease)
+
+
+class Deaf(WrappedDriver):
+    """A driver whose leases are renewed by deaf renewers."""
+
+    def __init__(self, inner: Driver, deaf: threading.Event) -> None:
+        super().__init__(inner)
+        self.deaf = deaf
+
+    def renewer(self) -> Renewer:
+        return DeafRenewer(self.inner.renewer(), self.deaf)
+
+
+@pytest.mark.real_time
+async def test_i4_an_execution_that_cannot_renew_stops_its_work_before_the_lease_ends_and_registers_again(
+    store_url: str,
+) -> None:
+    script = Script()
+    gate = script.gate("one")
+    deaf = threading.Event()
+    source = StoreSource(store_url, lease=1.0, driver=lambda inner: Deaf(inner, deaf))
+    tree = gr.Supervisor("service", desk(script), intensity=0)
+    async with gr.Runtime(tree, store=source) as runtime:
+        await runtime.ref(DESK).send(Note("one"), message_id="m1")
+        await gate.begun.wait()
+        gate.begun = anyio.Event()
+        async with source.open(current_loop()) as store:
+            (first,) = await store.read(ListExecutions())
+            deaf.set()
+            while not script.ends:
+                (seen,) = await store.read(ListExecutions())
+                assert seen.alive  # its work is broken off while the lease still lasts
+                await settled()
+            deaf.clear()
+            await gate.begun.wait()
+            assert (await address_of(store)).owner != first.execution_id
+            assert (await message_of(store, "m1")).deliveries == 1
+            gate.opened.set()
+    assert script.seen == ["one", "one"]

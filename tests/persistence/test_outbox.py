@@ -62,6 +62,16 @@ async def test_r25_a_handlers_messages_over_capacity_are_held_in_order_and_hold_
         await desk.begun(2)
 
 
+async def test_r25_what_a_handler_sends_to_its_own_address_is_never_held(database: Database) -> None:
+    async with database.open() as store:
+        desk = await owner(store, capacity=1)
+        await desk.send("m1")
+        answer = await desk.handle(1, outgoing=tuple(outgoing("desk", f"x{number}") for number in range(3)), next_seq=2)
+        assert answer.outgoing == (Disposition.ACCEPTED,) * 3
+        assert answer.next is not None
+        assert await desk.waiting() == ["x0", "x1", "x2"]
+
+
 async def test_a_message_behind_a_held_one_is_held_too_even_if_there_were_room(database: Database) -> None:
     async with database.open() as store:
         desk = await owner(store)

@@ -108,3 +108,16 @@ async def test_a_released_address_with_mail_wakes_whoever_may_claim_it(database:
             wakeup = await wakeups.wait()
             assert wakeup is not None
             assert wakeup.addresses == {"desk"}
+
+
+async def test_a_released_address_whose_mail_is_delayed_wakes_nobody_before_its_time(database: Database) -> None:
+    """Whoever claimed it at once would find nothing to do, and release it again."""
+    async with database.open() as store:
+        desk, counter = await owner(store), await owner(store, "counter")
+        await done(store, message("desk", "later", deliver_at=database.time.at(60)))
+        with store.wakeups() as wakeups:
+            await done(store, desk.release())
+            await counter.send("m1")
+            wakeup = await wakeups.wait()
+            assert wakeup is not None
+            assert wakeup.addresses == {"counter"}

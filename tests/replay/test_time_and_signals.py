@@ -13,7 +13,7 @@ from greenroom.errors import NotEncodable, WaitTimeout
 from greenroom.runtime.replay import (
     Branches,
     BranchWait,
-    Child,
+    ChildTask,
     Fault,
     Idle,
     OperationFailed,
@@ -196,7 +196,7 @@ async def test_t21_a_wait_that_is_too_long_ends_in_wait_timeout() -> None:
 async def test_t21_what_is_in_hand_when_a_branch_is_cancelled_is_still_returned() -> None:
     got: list[str] = []
 
-    async def asks(task: Task, branches: Branches, child: Child[str]) -> None:
+    async def asks(task: Task, branches: Branches, child: ChildTask[str]) -> None:
         got.append(await child.result())
         branches.cancel()
         await task.sleep(1)

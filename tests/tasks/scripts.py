@@ -22,7 +22,7 @@ Script = Callable[[gr.Task, "Job"], Awaitable[Any]]
 
 
 @frozen
-class Job(gr.Message[str]):
+class Job(gr.Message[Any]):
     """Do this."""
 
     text: str = ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tests.durable.helpers import Shared
 
 
-async def family(task: gr.Task, job: Job) -> str:
+async def family(task: gr.Task, job: Job) -> Any:
     """The one that is asked for `parent` has children; any other waits or fails as it is told."""
     if job.text == "parent":
         child = await task.submit(POOL, Job("child"))
@@ -55,7 +55,7 @@ async def test_a_child_that_is_open_at_its_parents_end_is_cancelled(database: Sh
 
 
 async def test_terminating_a_parent_terminates_its_children_too(database: Shared) -> None:
-    async def script(task: gr.Task, job: Job) -> str:
+    async def script(task: gr.Task, job: Job) -> Any:
         if job.text == "parent":
             child = await task.submit(POOL, Job("child"))
             return await child.result()

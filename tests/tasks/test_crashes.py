@@ -270,3 +270,29 @@ async def test_a_write_of_an_owner_that_has_lost_the_task_is_refused_and_kept(da
             refused = await store.read(ListObservations(address="task:T1", kind=ObservationKind.REFUSED))
             assert len(refused) >= 1
         assert (await handle.status()).outcome is TaskOutcome.CANCELLED
+
+
+async def test_an_operation_that_waits_to_be_invoked_again_does_not_hold_up_the_stop_of_its_pool(
+    database: Shared,
+) -> None:
+    tries: list[int] = []
+
+    @gr.operation(effect=gr.Effect.SAFE, retry=gr.RetryPolicy(invocations=50))
+    async def flaky(op: gr.Operation) -> str:
+        tries.append(op.invocation)
+        if len(tries) < 12:
+            raise ConnectionError("try again")
+        return "done"
+
+    async def script(task: gr.Task, job: Job) -> str:
+        return await task.run(flaky)
+
+    async with database.runtime(agents(script)) as runtime:
+        await runtime.submit(POOL, Job(), task_id="T1")
+        while len(tries) < 9:  # noqa: ASYNC110 - virtual time; nothing else tells of it
+            await anyio.sleep(1)
+        began = anyio.current_time()
+    assert anyio.current_time() - began < 1
+    async with database.runtime(agents(script)) as runtime:
+        assert await runtime.task("T1").result() == "done"
+    assert tries == list(range(1, 13))

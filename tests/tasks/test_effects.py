@@ -48,20 +48,14 @@ class Receiver:
     async def die_with_it_in_flight(self, database: Shared) -> None:
         """Its task is performed by an execution that dies when the effect was begun."""
         async with (
-            database.death_at("before RegisterTaskPool other") as source,
+            database.death_at("before AcceptMessage task:T1 death") as source,
             database.runtime(agents(self.script), source=source) as runtime,
         ):
-            await runtime.submit(POOL, Job("a"), task_id="T1")
+            handle = await runtime.submit(POOL, Job("a"), task_id="T1")
             await anyio.sleep(1)
-            async with database.runtime(gr.Agents("other", Idle), source=source):
-                pass
+            await handle.signal(Steer(""), message_id="death")
         assert len(self.keys) == 1
         self.hangs = False
-
-
-class Idle(gr.Agent[Job, str]):
-    async def perform(self, task: gr.Task, request: Job) -> str:
-        return request.text
 
 
 async def test_an_intent_and_the_invocation_are_on_record_before_the_effect(database: Shared) -> None:

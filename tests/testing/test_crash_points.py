@@ -11,13 +11,14 @@ import pytest
 
 from greenroom.errors import Misuse, StoreUnavailable
 from greenroom.persistence import ListMessages, ReadAddress, ReadExecution, open_store, start_execution
-from greenroom.testing import CrashPoints, StoreTime, VirtualClock
+from greenroom.testing import CrashPoints, StoreTime, VirtualClock, fresh_store
 from tests.testing.desks import claim, done, message, register
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from greenroom.persistence import Committer
+    from greenroom.testing.virtual_clock import Backend
     from tests.testing.desks import Desk
 
 ACCEPT = "AcceptMessage desk m1"
@@ -250,6 +251,39 @@ async def test_transitions_that_are_submitted_together_are_separate_points(bench
     found = await bench.messages()
     assert "m2" not in found
     assert len(found) == sum(f"after AcceptMessage desk m{number}" in points.passed for number in range(4))
+
+
+def passed_under(seed: int, backend: Backend) -> list[str]:
+    """What is passed by an execution with two stores, and tasks that use them at once."""
+
+    async def send(desk: Desk, other: Committer, number: int) -> None:
+        await desk.send(f"m{number}")
+        async with anyio.create_task_group() as group:
+            group.start_soon(done, other, message("desk", f"m{number} by another way"))
+            group.start_soon(desk.send, f"m{number} again")
+        await anyio.sleep(1.0)
+        await desk.handle(number + 1)
+
+    async def main(url: str) -> list[str]:
+        bench = Bench(url)
+        async with (
+            CrashPoints() as points,
+            bench.desk(points) as desk,
+            open_store(url, clock=bench.time.store_clock, driver=points.wrap) as other,
+            anyio.create_task_group() as group,
+        ):
+            for number in range(4):
+                group.start_soon(send, desk, other, number)
+        return [*points.passed]
+
+    with fresh_store() as url:
+        return VirtualClock(seed=seed).run(main, url, backend=backend)
+
+
+def test_r35_the_same_seed_passes_the_same_points_in_the_same_order(backend: Backend) -> None:
+    for seed in range(5):
+        assert passed_under(seed, backend) == passed_under(seed, backend)
+    assert passed_under(0, backend) != passed_under(1, backend)
 
 
 async def test_the_next_execution_goes_on_with_the_names(sqlite_bench: Bench) -> None:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections import deque
 from typing import TYPE_CHECKING
 
 import anyio
 import anyio.lowlevel
+import anyio.to_thread
 import pytest
 import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
 from greenroom.testing import VirtualClock
-from greenroom.testing.seeded_order import shuffle_tasks
+from greenroom.testing.seeded_order import SeededOrder
 
 if TYPE_CHECKING:
     from greenroom.testing.virtual_clock import Backend
@@ -77,23 +79,55 @@ def test_asyncios_callbacks_keep_their_order() -> None:
     assert called == [*range(20)] * 20
 
 
-def test_trios_own_scheduler_is_left_as_it_was_found() -> None:
+def trios_own() -> tuple[bool, random.Random, object]:
     scheduler = trio._core._run
-    before = scheduler._ALLOW_DETERMINISTIC_SCHEDULING, scheduler._r.getstate()
+    return scheduler._ALLOW_DETERMINISTIC_SCHEDULING, scheduler._r, scheduler._r.getstate()
+
+
+def test_trios_own_scheduler_is_left_as_it_was_found() -> None:
+    before = trios_own()
     order(1, "trio")
-    assert (scheduler._ALLOW_DETERMINISTIC_SCHEDULING, scheduler._r.getstate()) == before
+    assert trios_own() == before
 
 
 def test_trios_own_scheduler_is_left_as_it_was_found_by_a_run_that_fails() -> None:
-    scheduler = trio._core._run
-    before = scheduler._ALLOW_DETERMINISTIC_SCHEDULING, scheduler._r.getstate()
+    before = trios_own()
 
     async def main() -> None:
         raise LookupError
 
     with pytest.raises(LookupError):
         VirtualClock(seed=1).run(main, backend="trio")
-    assert (scheduler._ALLOW_DETERMINISTIC_SCHEDULING, scheduler._r.getstate()) == before
+    assert trios_own() == before
+
+
+def test_what_comes_from_outside_in_its_own_time_does_not_change_the_order_of_the_others(backend: Backend) -> None:
+    def with_a_thread(pause: float) -> list[int]:
+        taken: list[int] = []
+
+        async def steps(number: int) -> None:
+            for _ in range(5):
+                taken.append(number)
+                await anyio.lowlevel.checkpoint()
+
+        async def wait_for_a_thread() -> None:
+            for _ in range(5):
+                await anyio.to_thread.run_sync(time.sleep, pause)
+
+        async def main() -> None:
+            async with anyio.create_task_group() as group:
+                group.start_soon(wait_for_a_thread)
+                for number in range(TASKS):
+                    group.start_soon(steps, number)
+                for _ in range(3):
+                    await anyio.sleep(1)
+                    for number in range(TASKS):
+                        group.start_soon(steps, number)
+
+        VirtualClock(seed=3).run(main, backend=backend)
+        return taken
+
+    assert with_a_thread(0.0) == with_a_thread(0.0) == with_a_thread(0.003)
 
 
 async def _nothing() -> None:
@@ -114,7 +148,7 @@ def test_a_shuffle_moves_steps_of_tasks_among_their_places_only(kinds: list[bool
                     loop.call_soon(int)
                 held.append(ready[-1])
             shuffled = held.copy()
-            shuffle_tasks(shuffled, random.Random(seed))
+            SeededOrder(seed).shuffle(shuffled)
             assert sorted(map(id, shuffled)) == sorted(map(id, held))
             assert [was is now for was, now, task in zip(held, shuffled, kinds, strict=True) if not task] == [True] * (
                 len(kinds) - sum(kinds)

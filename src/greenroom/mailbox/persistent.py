@@ -10,11 +10,11 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Literal, Protocol
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from greenroom.errors import BadSpec, TellRefused
 from greenroom.mailbox.dead_letters import DeadLetters
-from greenroom.mailbox.memory import Envelope, MemoryMailbox, Sender, message_type
+from greenroom.mailbox.memory import Envelope, MailboxStatistics, MemoryMailbox, Sender, message_type
 from greenroom.mailbox.options import DEFAULT_CAPACITY, Mailbox, is_whole
 from greenroom.mailbox.parking import EventLoop
 
@@ -139,6 +139,15 @@ class PersistentQueue(MemoryMailbox):
         kept = [item for item in self.queue if not isinstance(item[0], StoredMessage)]
         self.queue.clear()
         self.queue.extend(kept)
+
+    def statistics(self) -> MailboxStatistics:
+        """What is in memory of it, under the capacity of the whole mailbox."""
+        return evolve(super().statistics(), capacity=self.options.capacity)
+
+    @property
+    def depth(self) -> int:
+        """How many were fetched and wait, those included that wait for a place at a concurrent handler."""
+        return len(self.queue) + self._held
 
     def next_stored(self) -> StoredMessage | None:
         """The next to be handed out, if it is a message from the store."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 import msgspec
+
+EMPTY: Final = "[]"
 
 
 def list_text(values: Iterable[object]) -> str:

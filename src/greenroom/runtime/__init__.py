@@ -8,7 +8,18 @@ from greenroom.runtime.durable.relay import OutboxMessage
 from greenroom.runtime.durable.sweep import SweepFailed
 from greenroom.runtime.from_thread import FromThread
 from greenroom.runtime.process import run
-from greenroom.runtime.replay import Branch, Branches, Effect, Operation, OperationDef, RetryPolicy, Task, operation
+from greenroom.runtime.replay import (
+    Branch,
+    Branches,
+    ChildTask,
+    Effect,
+    Limit,
+    Operation,
+    OperationDef,
+    RetryPolicy,
+    Task,
+    operation,
+)
 from greenroom.runtime.runtime import Runtime
 from greenroom.runtime.shutdown import ShutdownReport, Stage, StopRequested
 from greenroom.runtime.snapshot import TreeNode
@@ -16,6 +27,7 @@ from greenroom.runtime.stored import AddressInfo, ExecutionInfo, MessageInfo, Ob
 from greenroom.runtime.tasks.agent import Agent, Failed
 from greenroom.runtime.tasks.agents import Agents
 from greenroom.runtime.tasks.handle import TaskHandle, TaskStatus
+from greenroom.runtime.tasks.submitting import SubmitOptions
 from greenroom.runtime.watchdog import LoopBlocked
 
 __all__ = [
@@ -25,12 +37,14 @@ __all__ = [
     "Branch",
     "Branches",
     "Callback",
+    "ChildTask",
     "Client",
     "DurableActors",
     "Effect",
     "ExecutionInfo",
     "Failed",
     "FromThread",
+    "Limit",
     "LoopBlocked",
     "MessageInfo",
     "ObservationInfo",
@@ -44,6 +58,7 @@ __all__ = [
     "Stage",
     "StopRequested",
     "StoreSource",
+    "SubmitOptions",
     "SweepFailed",
     "Task",
     "TaskHandle",

@@ -52,11 +52,11 @@ class FromThread:
 
         return self.call(send)
 
-    def ask(self, ref: Ref, message: Message[R], *, timeout: float | None = 5.0) -> R:
+    def ask(self, ref: Ref, message: Message[R], *, timeout: float | None = 5.0, message_id: str | None = None) -> R:
         """As `ref.ask`, blocking this thread."""
 
         async def ask() -> R:
-            return await ref.ask(message, timeout=timeout)
+            return await ref.ask(message, timeout=timeout, message_id=message_id)
 
         return self.call(ask)
 

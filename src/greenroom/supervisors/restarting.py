@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from attrs import define
 
 from greenroom.actors import Exit, Life, State, Verdict, text_of
-from greenroom.errors import LeaseLost, RestartLimitExceeded
+from greenroom.errors import LeaseLost, RestartLimitExceeded, StoreUnavailable
 from greenroom.supervisors import ladder
 from greenroom.supervisors.member import Afterwards, Member
 from greenroom.supervisors.options import AutoShutdownType, StrategyType
@@ -46,6 +46,10 @@ from greenroom.supervisors.starting import start_one
 
 if TYPE_CHECKING:
     from greenroom.supervisors.supervisor import SupervisorLife
+
+
+NOT_ITS_FAULT = (LeaseLost, StoreUnavailable)
+"""What a child may end with that counts as no restart: the store has kept it from its work (R12)."""
 
 
 @define(eq=False)
@@ -135,7 +139,7 @@ class Restarter:
             self._history,
             limit,
             member.history,
-            counted=not isinstance(cause, LeaseLost),
+            counted=not isinstance(cause, NOT_ITS_FAULT),
         )
         match decision:
             case GiveUp():

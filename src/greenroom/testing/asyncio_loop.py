@@ -12,13 +12,12 @@ from __future__ import annotations
 import asyncio
 import math
 import selectors
-from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, Unpack
 
 from anyio.to_thread import current_default_thread_limiter
 
 from greenroom.testing.blocked import asyncio_tasks, describe
-from greenroom.testing.seeded_order import shuffle_tasks
+from greenroom.testing.seeded_order import SeededOrder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -99,7 +98,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         self._timeline = timeline
         self._executor_calls = 0
         self._waiting_for_idleness: list[asyncio.Future[None]] = []
-        self._order = None if timeline.seed is None else Random(timeline.seed)
+        self._order = None if timeline.seed is None else SeededOrder(timeline.seed)
         timeline.wait_idle = self.wait_idle
         selector = JumpingSelector(timeline)
         super().__init__(selector)
@@ -120,7 +119,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def shuffle(self) -> None:
         """Let the seed, if there is one, decide in which order the tasks run that can run now."""
         if self._order is not None:
-            shuffle_tasks(self._ready, self._order)  # type: ignore[attr-defined]  # see the module's docstring
+            self._order.shuffle(self._ready)  # type: ignore[attr-defined]  # see the module's docstring
 
     async def wait_idle(self) -> None:
         waiter = self.create_future()

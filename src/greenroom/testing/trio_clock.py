@@ -22,7 +22,7 @@ import trio
 from trio.testing import active_thread_count, wait_all_tasks_blocked
 
 from greenroom.testing.blocked import describe, trio_tasks
-from greenroom.testing.seeded_order import TrioOrder
+from greenroom.testing.seeded_order import SeededOrder, TrioOrder
 from greenroom.testing.timeline import Deadlock
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class JumpingClock(trio.abc.Clock, trio.abc.Instrument):
     def __init__(self, timeline: Timeline) -> None:
         self.virtual_clock = timeline.owner
         self._timeline = timeline
-        self._order = None if timeline.seed is None else TrioOrder(timeline.seed)
+        self._order = None if timeline.seed is None else TrioOrder(SeededOrder(timeline.seed))
         self._token: trio.lowlevel.TrioToken | None = None
         self._deadline = math.inf
         self._asked: float | None = None  # the sleep asked for in this turn; None: trio did not ask, it was not idle

@@ -11,9 +11,11 @@ from greenroom.actors.messages import Message, not_a_message
 from greenroom.actors.processes.wire import Kind
 from greenroom.actors.ref import Ref
 from greenroom.errors import Misuse
+from greenroom.mailbox import Receipt
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import datetime
 
     from greenroom.actors.nursery import Nursery
     from greenroom.actors.processes.worker_refs import Neighbours
@@ -80,6 +82,21 @@ class WorkerContext(Context):
     def unstash(self, count: int | None = None) -> None:
         raise Misuse(f"{self.ref.path!r} runs in a process of its own, and has no stash there")
 
+    async def callback(self, name: str, *, timeout: float | None) -> NoReturn:
+        raise Misuse(
+            f"{self.ref.path!r} runs in a process of its own, which does not reach the store: ask an actor on the parent's side to "
+            f"open the callback {name!r}"
+        )
+
+    def publish(self, destination: str, message: Message[Any]) -> NoReturn:
+        raise Misuse(f"{self.ref.path!r} is no gr.DurableActor, which alone can publish")
+
+    def _unit(self, call: str) -> None:
+        return None  # a durable actor never runs here
+
+    def _refuse_durable(self, call: str, why: str) -> None:
+        """Nothing to refuse: a durable actor never runs here."""
+
     def _send(self, kind: Kind, value: object) -> None:
         self._neighbours.link.send(kind, 0, self._neighbours.parcels.encode((value,)))
 
@@ -96,13 +113,23 @@ class WorkerFromThread:
         _demand_message(message)
         self._neighbours.link.tell(ref, message)
 
-    def ask(self, ref: Ref, message: Message[R], *, timeout: float | None = 5.0) -> R:
+    def send(
+        self, ref: Ref, message: Message[Any], *, message_id: str | None = None, deliver_at: datetime | None = None
+    ) -> Receipt | None:
+        """As `ref.send`, blocking this thread. Raises `Misuse` in an `async def` handler, whose loop would stand still."""
+        receipt: Receipt | None = self._request("send", Kind.SEND, ref, message, message_id, deliver_at)
+        return receipt
+
+    def ask(self, ref: Ref, message: Message[R], *, timeout: float | None = 5.0, message_id: str | None = None) -> R:
         """As `ref.ask`, blocking this thread. Raises `Misuse` in an `async def` handler, whose loop would stand still."""
+        answer: R = self._request("ask", Kind.ASK, ref, message, timeout, message_id)
+        return answer
+
+    def _request(self, call: str, kind: Kind, ref: Ref, message: Message[Any], *more: object) -> Any:
         _demand_message(message)
         if not self._may_block():
-            raise Misuse("runtime.from_thread.ask would block the event loop: use `await ref.ask(...)`")
-        answer: R = self._neighbours.link.ask_blocking(ref, message, timeout)
-        return answer
+            raise Misuse(f"runtime.from_thread.{call} would block the event loop: use `await ref.{call}(...)`")
+        return self._neighbours.link.request_blocking(kind, self._neighbours.parcels.encode_for(ref, message, *more))
 
     def call(self, function: object, *args: object) -> NoReturn:
         """Functions do not travel. Raises `Misuse`."""

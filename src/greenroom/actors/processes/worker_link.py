@@ -65,10 +65,10 @@ class Link:
 
         self._numbers[reply] = self._request(kind, payload, answered)
 
-    def ask_blocking(self, ref: Ref, message: object, timeout: float | None) -> Any:
-        """Ask and block this thread. Raises what the answer is. The parent keeps the time."""
+    def request_blocking(self, kind: Kind, payload: bytes) -> Any:
+        """Request something and block this thread. Raises what the answer is. The parent keeps the time."""
         future: Future[Frame] = Future()
-        number = self._request(Kind.ASK, self._parcels.encode_for(ref, message, timeout), future.set_result)
+        number = self._request(kind, payload, future.set_result)
         try:
             frame = future.result()
         except BaseException:  # this process was told to end

@@ -20,10 +20,8 @@ from greenroom.persistence.applying.mail import settle_due
 from greenroom.persistence.applying.rows import TASK, AddressRow
 from greenroom.persistence.applying.unit import Unit
 from greenroom.persistence.content import payload_of
+from greenroom.persistence.lists import EMPTY
 from greenroom.persistence.transitions import RefusalReason, Refused
-
-# A task that was parked begins anew with its suspicions and restarts.
-UPDATE_FORGIVEN = "UPDATE tasks SET suspicions = 0, restarts = '[]' WHERE address = $1"
 
 
 async def claim(unit: Unit, item: ClaimAddress) -> Claimed | Refused:
@@ -131,7 +129,8 @@ async def unpark(unit: Unit, item: UnparkAddress) -> Unparked | Refused:
 async def let_run(unit: Unit, row: AddressRow) -> None:
     """An operator lets a parked address run again: what was counted against it is forgiven."""
     row.parked = row.parked_detail = None
-    if row.kind == TASK:
-        await unit.tx.change(UPDATE_FORGIVEN, row.address)
+    task = await unit.task(row)
+    if task is not None:
+        task.suspicions, task.restarts = 0, EMPTY
     await settle_due(unit, row)
     unit.wake(row.address)

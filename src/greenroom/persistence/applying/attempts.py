@@ -8,10 +8,11 @@ from greenroom.persistence.applying.callbacks import close_all
 from greenroom.persistence.applying.deliveries import send
 from greenroom.persistence.applying.operations import SELECT_UNRESOLVED, UPDATE_LEFT
 from greenroom.persistence.applying.rows import AddressRow
-from greenroom.persistence.applying.task_rows import TaskRow, task_of
+from greenroom.persistence.applying.task_rows import TaskRow
 from greenroom.persistence.applying.tasks import queued
 from greenroom.persistence.applying.unit import Unit
 from greenroom.persistence.content import columns_of
+from greenroom.persistence.lists import EMPTY
 from greenroom.persistence.tasks import (
     AttemptBegun,
     Ending,
@@ -22,12 +23,6 @@ from greenroom.persistence.tasks import (
 )
 from greenroom.persistence.transitions import RefusalReason, Refused
 
-# An attempt has ended.
-UPDATE_ENDED: Final = (
-    "UPDATE tasks SET outcome = $1, result = $2, result_size = $3, error = $4, error_size = $5, end_reason = $6, "
-    "ended_at = $7, contact_at = $7, runnable = $8, next_due = NULL, waits = '[]', state_version = state_version + 1 "
-    "WHERE address = $9"
-)
 # Children that are to end with their parent.
 SELECT_CHILDREN: Final = (
     "SELECT address FROM tasks WHERE parent = $1 AND outcome IS NULL AND parent_policy = 'stop' ORDER BY address"
@@ -62,15 +57,14 @@ COPY_OPERATIONS: Final = (
 )
 # Another attempt, from the beginning or from where the last one was.
 UPDATE_AGAIN: Final = (
-    "UPDATE tasks SET attempt = attempt + 1, attempt_at = $1, attempt_reason = $2, seed = $3, version = NULL, "
-    "segment = $4, segment_at = CASE WHEN $5 THEN segment_at ELSE $1 END, "
-    "segment_request = CASE WHEN $5 THEN segment_request END, "
-    "segment_request_size = CASE WHEN $5 THEN segment_request_size END, "
-    "segment_request_type = CASE WHEN $5 THEN segment_request_type END, "
-    "next_due = NULL, phase = NULL, restarts = '[]', suspicions = 0, outcome = NULL, result = NULL, result_size = NULL, "
-    "error = NULL, error_size = NULL, end_reason = NULL, ended_at = NULL, state_version = state_version + 1 "
-    "WHERE address = $6"
+    "UPDATE tasks SET attempt = attempt + 1, attempt_at = $1, attempt_reason = $2, seed = $3, "
+    "segment_request = CASE WHEN $4 THEN segment_request END, "
+    "segment_request_size = CASE WHEN $4 THEN segment_request_size END, "
+    "segment_request_type = CASE WHEN $4 THEN segment_request_type END, outcome = NULL, result = NULL, result_size = NULL, "
+    "error = NULL, error_size = NULL, end_reason = NULL, ended_at = NULL WHERE address = $5"
 )
+# When a row was.
+SELECT_LAST: Final = "SELECT at FROM journal WHERE address = $1 AND attempt = $2 AND segment = $3 AND seq = $4"
 # Messages that an attempt did not get to.
 SELECT_LEFT: Final = "SELECT seq, timer FROM messages WHERE address = $1 AND seq > $2 AND status = 'queued'"
 # They are dead letters.
@@ -83,18 +77,15 @@ UPDATE_TOO_LATE: Final = (
 async def end(unit: Unit, row: AddressRow, task: TaskRow, ending: Ending, reason: str | None = None) -> None:
     """The task is terminal: nobody owns it, and what comes now is late."""
     row.owner = row.parked = row.parked_detail = row.due_at = None
-    row.closed_at = unit.now
-    await unit.tx.change(
-        UPDATE_ENDED,
-        ending.outcome.value,
-        *columns_of(ending.result),
-        *columns_of(ending.error),
-        reason,
-        unit.now,
-        False,
-        row.address,
-    )
-    await unit.tx.change(UPDATE_LEFT, row.address, task.attempt)
+    row.closed_at = task.contact_at = unit.now
+    task.runnable = False
+    task.next_due = None
+    task.waits = EMPTY
+    task.state_version += 1
+    task.ended = (ending.outcome.value, *columns_of(ending.result), *columns_of(ending.error), reason, unit.now)
+    unit.fall_behind(row.address)
+    if task.intended:
+        await unit.tx.change(UPDATE_LEFT, row.address, task.attempt)
     await close_all(unit, row.address, ending.callbacks)
     unit.wake(row.address)
 
@@ -112,13 +103,14 @@ async def terminate(unit: Unit, item: TerminateTask) -> Terminated | Refused:
     ending = Ending(outcome=TaskOutcome.CANCELLED, error=item.error, callbacks=item.callbacks)
     await end(unit, row, task, ending, item.reason)
     await send(unit, row, () if item.to_parent is None else (item.to_parent,))
+    await unit.flush()  # of its children, too, some may have ended in this transaction
     children = await unit.tx.all(SELECT_CHILDREN, item.address)
     return Terminated(children=tuple(address for (address,) in children))
 
 
 async def begin_again(unit: Unit, item: NewAttempt) -> AttemptBegun | Refused:
     row = unit.address(item.address)
-    task = await task_of(unit, row)
+    task = await unit.task(row)
     if row is None or task is None:
         return Refused(RefusalReason.UNKNOWN_ADDRESS, f"there is no task {item.address!r}")
     if row.closed_at is None:
@@ -133,18 +125,31 @@ async def begin_again(unit: Unit, item: NewAttempt) -> AttemptBegun | Refused:
         return Refused(
             RefusalReason.CONFLICT, f"the last segment of {item.address!r} has {task.seq} rows, and not {item.rows}"
         )
+    await unit.catch_up(item.address)
     segment = task.segment if item.rows else 1
     place: tuple[Any, ...] = (item.address, task.attempt, segment)
     await unit.tx.change(INSERT_ATTEMPT, item.address)
     await unit.tx.change(COPY_ENTRIES, *place, item.rows)
-    await unit.tx.change(COPY_OPERATIONS, *place)
+    task.intended = await unit.tx.change(COPY_OPERATIONS, *place) > 0
     kept = item.rows > 0
-    await unit.tx.change(UPDATE_AGAIN, unit.now, item.reason, item.seed, segment, kept, item.address)
+    await unit.tx.change(UPDATE_AGAIN, unit.now, item.reason, item.seed, kept, item.address)
+    task.attempt += 1
+    task.version = task.next_due = task.phase = None
+    task.restarts, task.suspicions = EMPTY, 0
+    task.state_version += 1
+    task.seq = item.rows
+    if kept:
+        last = await unit.tx.one(SELECT_LAST, item.address, task.attempt, task.segment, task.seq)
+        assert last is not None  # it has just been copied
+        (task.last_at,) = last
+    else:
+        task.segment = 1
+        task.segment_at = task.last_at = unit.now
     await _bury_left(unit, row)
     row.closed_at = None
     row.due_at = unit.now
     unit.wake(row.address)
-    return AttemptBegun(task.attempt + 1)
+    return AttemptBegun(task.attempt)
 
 
 async def _bury_left(unit: Unit, row: AddressRow) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Final
 
 from greenroom.persistence.applying.mail import settle_due
-from greenroom.persistence.applying.rows import TASK
 from greenroom.persistence.applying.unit import Unit
 from greenroom.persistence.executions import (
     DrainExecution,
@@ -32,9 +31,6 @@ UPDATE_ENDED = "UPDATE executions SET state = 'ended', ended_at = $1 WHERE execu
 LOCK_OWNED = "SELECT address FROM addresses WHERE owner = $1 ORDER BY address LIMIT $2 FOR NO KEY UPDATE"
 # An execution that may be dead. Nobody claims in its name while this lock is held.
 LOCK_EXECUTION = "SELECT 1 FROM executions WHERE execution_id = $1 FOR NO KEY UPDATE"
-
-# A task was lost with its owner.
-UPDATE_SUSPECT = "UPDATE tasks SET suspicions = suspicions + 1 WHERE address = $1"
 
 ALL: Final = 2**62
 """A limit that is none."""
@@ -89,11 +85,12 @@ async def _disown(unit: Unit, owned: Sequence[str]) -> None:
             unit.wake(address)
 
 
-async def suspect(unit: Unit, addresses: Sequence[str]) -> None:
+async def _suspect(unit: Unit, addresses: Sequence[str]) -> None:
     """Tasks among these were lost with their owner, which may be their fault (R22)."""
-    tasks = [(address,) for address in addresses if (row := unit.address(address)) is not None and row.kind == TASK]
-    if tasks:
-        await unit.tx.many(UPDATE_SUSPECT, tasks)
+    for address in addresses:
+        task = await unit.task(unit.address(address))
+        if task is not None:
+            task.suspicions += 1
 
 
 async def release_lost(unit: Unit, item: ReleaseLost) -> LostReleased | Refused:
@@ -106,7 +103,7 @@ async def release_lost(unit: Unit, item: ReleaseLost) -> LostReleased | Refused:
         return Refused(RefusalReason.STILL_ALIVE, f"the execution {item.execution_id} is alive", seconds)
     owned = [address for (address,) in await unit.tx.all(LOCK_OWNED, item.execution_id, item.limit + 1)]
     await _disown(unit, owned[: item.limit])
-    await suspect(unit, owned[: item.limit])
+    await _suspect(unit, owned[: item.limit])
     more = len(owned) > item.limit
     if not more:
         await unit.tx.change(UPDATE_ENDED, unit.now, item.execution_id)

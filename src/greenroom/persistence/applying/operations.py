@@ -9,7 +9,7 @@ from attrs import define, field
 
 from greenroom.persistence.addresses import ParkReason
 from greenroom.persistence.applying.addresses import let_run
-from greenroom.persistence.applying.task_rows import TaskRow, task_of
+from greenroom.persistence.applying.task_rows import TaskRow
 from greenroom.persistence.applying.unit import Unit
 from greenroom.persistence.content import columns_of
 from greenroom.persistence.journal import CommitTurn, JournalEntry
@@ -101,6 +101,7 @@ class Calls:
 
     async def look(self, call: str) -> Call:
         if call not in self._known:
+            await self.unit.catch_up(self.address)
             record = await self.unit.tx.one(SELECT_CALL, self.address, self.task.attempt, self.task.segment, call)
             assert record is not None  # one row, whatever it says
             outcome, status, version = record
@@ -165,20 +166,12 @@ async def write(calls: Calls, outcomes: Sequence[JournalEntry], item: CommitTurn
     owner = (item.execution_id, item.generation, unit.now)
     for entry in outcomes:
         if entry.version is not None:
-            status = UNRESOLVED if entry.unresolved else OperationStatus.SETTLED
-            await unit.tx.change(UPDATE_STATUS, status.value, *place, entry.call)
+            following = UNRESOLVED if entry.unresolved else OperationStatus.SETTLED
+            await unit.tx.change(UPDATE_STATUS, following.value, *place, entry.call)
     for intent in item.intents:
-        await unit.tx.change(
-            INSERT_OPERATION,
-            *place,
-            intent.call,
-            unit.now,
-            intent.name,
-            intent.effect.value,
-            intent.key,
-            *columns_of(intent.params),
-            intent.params_digest,
-        )
+        told = (intent.call, unit.now, intent.name, intent.effect.value, intent.key)
+        task.intended = True
+        await unit.tx.change(INSERT_OPERATION, *place, *told, *columns_of(intent.params), intent.params_digest)
     versions = []
     for sent in item.dispatches:
         known = await calls.look(sent.call)
@@ -187,8 +180,8 @@ async def write(calls: Calls, outcomes: Sequence[JournalEntry], item: CommitTurn
             await unit.tx.change(UPDATE_SENT, known.version, *place, sent.call)
         await unit.tx.change(INSERT_INVOCATION, *place, sent.call, sent.invocation, *owner)
     for end in item.invocations:
-        told = (end.status, end.error, list_text(end.links))
-        await unit.tx.change(UPSERT_INVOCATION, *place, end.call, end.invocation, *owner, *told)
+        status = (end.status, end.error, list_text(end.links))
+        await unit.tx.change(UPSERT_INVOCATION, *place, end.call, end.invocation, *owner, *status)
     return tuple(versions)
 
 
@@ -205,9 +198,10 @@ async def lose(unit: Unit, address: str, task: TaskRow, calls: Sequence[str]) ->
 
 async def decide(unit: Unit, item: DecideOperation) -> Decided | Refused:
     row = unit.address(item.address)
-    task = await task_of(unit, row)
+    task = await unit.task(row)
     if row is None or task is None:
         return Refused(RefusalReason.UNKNOWN_ADDRESS, f"there is no task {item.address!r}")
+    await unit.catch_up(item.address)
     place: tuple[Any, ...] = (item.address, item.attempt or task.attempt, item.segment or task.segment)
     record = await unit.tx.one(SELECT_CALL, *place, item.call)
     assert record is not None  # one row, whatever it says

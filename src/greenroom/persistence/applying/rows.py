@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from greenroom.persistence.addresses import AddressKind
+from greenroom.persistence.applying.task_rows import TaskRow
 
 TASK: Final = AddressKind.TASK.value
 
@@ -36,9 +37,9 @@ NONE: Final[State] = (None, None, None, None)
 
 
 class AddressRow:
-    """An address's row. Its attributes are the columns of `PLAIN`, and what there is to tell of its state."""
+    """An address's row. Its attributes are the columns of `PLAIN`, and what there is to tell of its state, or of its task."""
 
-    __slots__ = ("address", "state", "state_changed", "stored", *PLAIN)
+    __slots__ = ("address", "state", "state_changed", "stored", "task", *PLAIN)
 
     last_seq: int
     handled_seq: int
@@ -65,6 +66,8 @@ class AddressRow:
         self.state = state
         """As far as it is known; None when it has not been read."""
         self.state_changed = False
+        self.task: TaskRow | None = None
+        """As far as it is known; None when it has not been read."""
         (
             self.last_seq,
             self.handled_seq,

@@ -6,18 +6,16 @@ from typing import Final
 
 from greenroom.persistence.addresses import Parked
 from greenroom.persistence.applying.addresses import refuse_claim, stop_for_operator
-from greenroom.persistence.applying.executions import suspect
 from greenroom.persistence.applying.mail import next_due
 from greenroom.persistence.applying.operations import lose
 from greenroom.persistence.applying.queues import PoolRow
 from greenroom.persistence.applying.rows import TASK, AddressRow
-from greenroom.persistence.applying.task_rows import TaskRow, task_of
+from greenroom.persistence.applying.task_rows import TaskRow
 from greenroom.persistence.applying.unit import Unit
 from greenroom.persistence.clock import maybe_instant, maybe_micros, micros
 from greenroom.persistence.content import columns_of
-from greenroom.persistence.lists import list_text
+from greenroom.persistence.lists import EMPTY, list_text
 from greenroom.persistence.observations import ObservationKind
-from greenroom.persistence.reading.task_records import TASK as TASK_COLUMNS
 from greenroom.persistence.reading.task_records import task_record
 from greenroom.persistence.tasks import (
     ClaimedTask,
@@ -46,19 +44,6 @@ INSERT_TASK: Final = (
     "request_digest, submitted_at, deadline, parent, parent_policy, attempt_at, seed, segment_at) "
     "VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $11, $15, $11)"
 )
-# It stands in its pool's queue.
-UPDATE_WOKEN: Final = "UPDATE tasks SET runnable = $1 WHERE address = $2"
-# It is somebody's. The first claim of an attempt says which code it began with.
-UPDATE_CLAIMED: Final = (
-    "UPDATE tasks SET runnable = $1, version = coalesce(version, $2), contact_at = $3, waits = '[]' WHERE address = $4"
-)
-# It is nobody's, and goes on later.
-UPDATE_RELEASED: Final = (
-    "UPDATE tasks SET next_due = $1, waits = $2, contact_at = $3, restarts = coalesce($4, restarts), "
-    "suspicions = CASE WHEN $5 THEN 0 ELSE suspicions END WHERE address = $6"
-)
-# All of a task.
-SELECT_RECORD: Final = f"SELECT {TASK_COLUMNS} FROM tasks t WHERE t.address = $1"
 
 
 async def submit(unit: Unit, item: SubmitTask) -> Submitted | Refused:
@@ -83,8 +68,7 @@ async def accept(unit: Unit, task: NewTask, *, limited: bool) -> Submitted | Ref
         pool.runnable += 1
     else:
         row.due_at = not_before
-    await unit.tx.change(
-        INSERT_TASK,
+    new = (
         task.address,
         task.pool,
         task.group,
@@ -100,12 +84,14 @@ async def accept(unit: Unit, task: NewTask, *, limited: bool) -> Submitted | Ref
         task.parent_policy.value,
         task.seed,
     )
+    unit.write_later(INSERT_TASK, [new])
     unit.wake(task.pool)
     return Submitted(Submission.ACCEPTED, 1)
 
 
 async def _known(unit: Unit, row: AddressRow, task: NewTask) -> Submitted | Refused:
     """The identity is taken: by the same task, or by another."""
+    await unit.catch_up(row.address)
     known = await unit.tx.one(SELECT_SUBMITTED, row.address) if row.kind == TASK else None
     if known is None:
         return Refused(RefusalReason.CONFLICT, f"{row.address!r} is an address, and no task")
@@ -126,7 +112,7 @@ async def _known(unit: Unit, row: AddressRow, task: NewTask) -> Submitted | Refu
 async def queued(unit: Unit, item: QueueWrite[object]) -> tuple[AddressRow, TaskRow, PoolRow] | Refused:
     """The task that an item is about, with its pool."""
     row = unit.address(item.address)
-    task = await task_of(unit, row)
+    task = await unit.task(row)
     if row is None or task is None:
         return Refused(RefusalReason.UNKNOWN_ADDRESS, f"there is no task {item.address!r}")
     if task.pool != item.pool:
@@ -151,7 +137,7 @@ async def wake(unit: Unit, item: WakeTask) -> Woken | Refused:
             seconds = None if row.due_at is None else (row.due_at - unit.now) / 1e6
             return Refused(RefusalReason.NOT_PENDING, f"the time of {item.address!r} has not come", seconds)
         pool.runnable += 1
-        await unit.tx.change(UPDATE_WOKEN, True, item.address)
+        task.runnable = True
     row.due_at = None
     unit.wake(item.pool)
     return Woken()
@@ -170,35 +156,37 @@ async def claim(unit: Unit, item: ClaimTask) -> ClaimedTask | Refused:
     if row.owner is None and not task.runnable and (row.due_at is None or row.due_at > unit.now):
         return Refused(RefusalReason.NOT_PENDING, f"{item.address!r} waits: it is not runnable")
     if row.owner is not None and row.owner != item.execution_id:
-        await suspect(unit, [row.address])
+        task.suspicions += 1
     if task.runnable:
         pool.runnable -= 1
         pool.pass_turn(task.turn)
+        task.runnable = False
     row.generation += 1
     row.owner = item.execution_id
     row.due_at = None
-    await unit.tx.change(UPDATE_CLAIMED, False, item.version, unit.now, item.address)
-    record = await unit.tx.one(SELECT_RECORD, item.address)
-    assert record is not None  # it has just been read
+    task.version = task.version or item.version
+    task.contact_at = unit.now
+    task.waits = EMPTY
+    fixed = await unit.fixed(item.address)
+    changing = (task.pool, task.turn, *task.values(), task.seq, task.last_at, task.intended)
     owned = (row.generation, row.owner, row.handled_seq, row.last_seq, None, None, None, None)
-    return ClaimedTask(task=task_record(record, owned, unit.now))
+    return ClaimedTask(task=task_record(fixed, changing, owned, unit.now))
 
 
 async def release(unit: Unit, item: ReleaseTask) -> TaskReleased | Refused:
     row = await unit.fenced(item)
     if isinstance(row, Refused):
         return row
-    if row.kind != TASK:
+    task = await unit.task(row)
+    if task is None:
         return unit.refuse(item, RefusalReason.CONFLICT, f"{item.address!r} is no task")
-    await unit.tx.change(
-        UPDATE_RELEASED,
-        maybe_micros(item.next_due),
-        list_text(item.waits),
-        unit.now,
-        None if item.restarts is None else list_text(map(micros, item.restarts)),
-        item.unsuspect,
-        item.address,
-    )
+    task.next_due = maybe_micros(item.next_due)
+    task.waits = list_text(item.waits)
+    task.contact_at = unit.now
+    if item.restarts is not None:
+        task.restarts = list_text(map(micros, item.restarts))
+    if item.unsuspect:
+        task.suspicions = 0
     row.owner = None
     moments = [moment for moment in (maybe_micros(item.due_at), await next_due(unit, row)) if moment is not None]
     row.due_at = unit.now if row.ready else min(moments, default=None)
@@ -211,7 +199,7 @@ async def park(unit: Unit, item: ParkTask) -> Parked | Refused:
     row = await unit.fenced(item)
     if isinstance(row, Refused):
         return row
-    task = await task_of(unit, row)
+    task = await unit.task(row)
     if task is None:
         return unit.refuse(item, RefusalReason.CONFLICT, f"{item.address!r} is no task")
     refused = await lose(unit, row.address, task, item.unresolved)

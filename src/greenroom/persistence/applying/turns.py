@@ -9,7 +9,7 @@ from greenroom.persistence.applying.attempts import end
 from greenroom.persistence.applying.deliveries import send
 from greenroom.persistence.applying.operations import Calls, judge, write
 from greenroom.persistence.applying.rows import AddressRow
-from greenroom.persistence.applying.task_rows import TaskRow, task_of
+from greenroom.persistence.applying.task_rows import TaskRow
 from greenroom.persistence.applying.tasks import accept
 from greenroom.persistence.applying.unit import Unit
 from greenroom.persistence.clock import maybe_micros, micros
@@ -31,15 +31,9 @@ SELECT_CONSUMED: Final = (
     "coalesce(sum(CASE WHEN status = 'queued' AND timer IS NULL THEN 1 ELSE 0 END), 0), count(*) "
     "FROM messages WHERE address = $1 AND seq > $2 AND seq <= $3"
 )
-# What a turn has changed of a task.
-UPDATE_TURN: Final = (
-    "UPDATE tasks SET suspicions = $1, next_due = $2, phase = $3, contact_at = $4, state_version = state_version + $5 "
-    "WHERE address = $6"
-)
-# Another segment goes on.
+# With what another segment goes on.
 UPDATE_SEGMENT: Final = (
-    "UPDATE tasks SET segment = segment + 1, segment_at = $1, segment_request = $2, segment_request_size = $3, "
-    "segment_request_type = $4, state_version = state_version + 1 WHERE address = $5"
+    "UPDATE tasks SET segment_request = $1, segment_request_size = $2, segment_request_type = $3 WHERE address = $4"
 )
 
 
@@ -47,7 +41,7 @@ async def commit(unit: Unit, item: CommitTurn) -> TurnCommitted | Refused:
     row = await unit.fenced(item)
     if isinstance(row, Refused):
         return row
-    task = await task_of(unit, row)
+    task = await unit.task(row)
     if task is None:
         return unit.refuse(item, RefusalReason.CONFLICT, f"{item.address!r} is no task")
     outcomes = [entry for entry in item.rows if entry.kind is EntryKind.OUTCOME]
@@ -55,19 +49,31 @@ async def commit(unit: Unit, item: CommitTurn) -> TurnCommitted | Refused:
     refused = misplaced(item, row, task) or await judge(calls, outcomes, item) or await _homeless(unit, item)
     if refused is not None:
         return unit.refuse(item, refused.reason, refused.detail)
-    await _write_entries(unit, item, task.attempt, task.segment, item.rows)
+    _write_entries(unit, item, task, item.rows)
     versions = await write(calls, outcomes, item)
     if item.consumed_seq is not None:
         await _consume(unit, row, item.consumed_seq)
-    await _keep_up(unit, item, task, progress=bool(outcomes))
+    _keep_up(unit, item, task, progress=bool(outcomes))
     dispositions = await send(unit, row, item.sent)
     submissions = [await _submit(unit, item, number) for number in range(len(item.submits))]
-    seq = task.seq + len(item.rows)
     if item.continue_as is not None:
-        seq = await _go_on(unit, item, task, item.continue_as)
+        await _go_on(unit, item, task, item.continue_as)
     elif item.ending is not None:
         await end(unit, row, task, item.ending)
-    return TurnCommitted(seq=seq, versions=versions, outgoing=dispositions, submits=tuple(submissions))
+    return TurnCommitted(seq=task.seq, versions=versions, outgoing=dispositions, submits=tuple(submissions))
+
+
+def is_plain(item: CommitTurn) -> bool:
+    """It says nothing but what operations without intents came to, and that the task has ended."""
+    if item.intents or item.dispatches or item.invocations or item.outgoing or item.submits:
+        return False
+    if item.consumed_seq is not None or item.continue_as is not None:
+        return False
+    if item.ending is not None and (item.ending.callbacks or item.ending.to_parent is not None):
+        return False
+    return all(
+        entry.kind is EntryKind.OUTCOME and entry.version is None and not entry.unresolved for entry in item.rows
+    )
 
 
 def misplaced(item: CommitTurn, row: AddressRow, task: TaskRow) -> Refused | None:
@@ -113,12 +119,11 @@ async def _homeless(unit: Unit, item: CommitTurn) -> Refused | None:
     return None
 
 
-async def _write_entries(
-    unit: Unit, item: CommitTurn, attempt: int, segment: int, entries: Sequence[JournalEntry]
-) -> None:
+def _write_entries(unit: Unit, item: CommitTurn, task: TaskRow, entries: Sequence[JournalEntry]) -> None:
     if entries:
-        place, owner = (item.address, attempt, segment), (item.execution_id, item.generation)
-        await unit.tx.many(INSERT_ENTRY, [(*place, *entry_columns(entry), *owner) for entry in entries])
+        place, owner = (item.address, task.attempt, task.segment), (item.execution_id, item.generation)
+        unit.write_later(INSERT_ENTRY, [(*place, *entry_columns(entry), *owner) for entry in entries])
+        task.seq, task.last_at = entries[-1].seq, micros(entries[-1].at)
 
 
 def entry_columns(entry: JournalEntry) -> tuple[Any, ...]:
@@ -158,13 +163,15 @@ async def _consume(unit: Unit, row: AddressRow, consumed_seq: int) -> None:
     row.handled_seq = consumed_seq
 
 
-async def _keep_up(unit: Unit, item: CommitTurn, task: TaskRow, *, progress: bool) -> None:
+def _keep_up(unit: Unit, item: CommitTurn, task: TaskRow, *, progress: bool) -> None:
     """Change the task's row where the turn has changed something that stands there; most turns have not."""
-    suspicions = 0 if progress else task.suspicions
-    commands = sum(entry.kind is EntryKind.CONTROL for entry in item.rows)
-    next_due = maybe_micros(item.next_due)
-    if commands or (suspicions, next_due, item.phase) != (task.suspicions, task.next_due, task.phase):
-        await unit.tx.change(UPDATE_TURN, suspicions, next_due, item.phase, unit.now, commands, item.address)
+    before = task.values()
+    task.next_due, task.phase = maybe_micros(item.next_due), item.phase
+    task.state_version += sum(entry.kind is EntryKind.CONTROL for entry in item.rows)
+    if progress:
+        task.suspicions = 0
+    if task.values() != before:
+        task.contact_at = unit.now
 
 
 async def _submit(unit: Unit, item: CommitTurn, number: int) -> Submission:
@@ -172,10 +179,11 @@ async def _submit(unit: Unit, item: CommitTurn, number: int) -> Submission:
     return Submission.CONFLICT if isinstance(answer, Refused) else answer.disposition
 
 
-async def _go_on(unit: Unit, item: CommitTurn, task: TaskRow, following: ContinueAs) -> int:
-    """Begin another segment. Returns the number of its last row."""
-    await unit.tx.change(
-        UPDATE_SEGMENT, _last_at(item, task), *columns_of(following.request), following.request_type, item.address
-    )
-    await _write_entries(unit, item, task.attempt, task.segment + 1, following.handed_over)
-    return len(following.handed_over)
+async def _go_on(unit: Unit, item: CommitTurn, task: TaskRow, following: ContinueAs) -> None:
+    """Begin another segment."""
+    await unit.tx.change(UPDATE_SEGMENT, *columns_of(following.request), following.request_type, item.address)
+    task.segment += 1
+    task.segment_at = task.last_at
+    task.seq = 0
+    task.state_version += 1
+    _write_entries(unit, item, task, following.handed_over)

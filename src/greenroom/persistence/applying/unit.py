@@ -16,7 +16,8 @@ from attrs import frozen
 from greenroom.persistence.addresses import StateWrite
 from greenroom.persistence.answers import encode_transition
 from greenroom.persistence.applying.queues import Queues
-from greenroom.persistence.applying.rows import COUNTERS, NONE, OWNERSHIP, PLAIN, STATE, AddressRow, State
+from greenroom.persistence.applying.rows import COUNTERS, NONE, OWNERSHIP, PLAIN, STATE, TASK, AddressRow, State
+from greenroom.persistence.applying.task_rows import SELECT_FIXED, SELECT_TASK, UPDATE_ENDED, UPDATE_TASK, TaskRow
 from greenroom.persistence.content import CHUNK, INLINE_LIMIT, Content, Payload, columns_of, digest_of
 from greenroom.persistence.observations import ObservationKind
 from greenroom.persistence.transitions import OwnerWrite, RefusalReason, Refused
@@ -94,9 +95,15 @@ class Unit(ABC):
         """Addresses that have something new to do when this is committed."""
         self._rows: dict[str, AddressRow | None] = {}
         """Addresses in hand, those that are not there too."""
+        self._fixed: dict[str, Record] = {}
+        """What was read beforehand of tasks that are going to be claimed."""
         self._executions: dict[str, ExecutionView | None] = {}
         self.queues = Queues(tx)
         """The pools of tasks in hand."""
+        self._later: dict[str, list[tuple[Any, ...]]] = {}
+        """New rows, by the statements that write them."""
+        self._behind: set[str] = set()
+        """Addresses of tasks of which the tables do not say all."""
         self._observations: list[tuple[Any, ...]] = []
         self._content: dict[str, bytes] = {}
 
@@ -157,17 +164,40 @@ class Unit(ABC):
         row.state = (*columns_of(state.payload), state.type, state.version)
         row.state_changed = True
 
+    async def task(self, row: AddressRow | None) -> TaskRow | None:
+        """The task at an address; None when there is none."""
+        if row is None or row.kind != TASK:
+            return None
+        if row.task is None:
+            await self.catch_up(row.address)
+            record = await self.tx.one(SELECT_TASK, row.address)
+            assert record is not None  # an address of that kind is made with its row
+            row.task = TaskRow(record)
+        return row.task
+
+    async def fixed(self, address: str) -> Record:
+        """The columns `FIXED` of a task's row."""
+        record = self._fixed.pop(address, None) or await self.tx.one(SELECT_FIXED, address)
+        assert record is not None  # the task is in hand
+        return record
+
     def wake(self, address: str) -> None:
         """An address has something new to do."""
         self.woken.add(address)
 
     async def flush(self) -> None:
         """Write back what has changed, in the order of locks. Rows stay in hand, and may go on changing."""
+        for sql, rows in self._later.items():
+            await self.tx.many(sql, rows)
+        self._later.clear()
+        self._behind.clear()
         await self.queues.flush()
         new: list[tuple[Any, ...]] = []
         counters: list[tuple[Any, ...]] = []
         ownership: list[tuple[Any, ...]] = []
         states: list[tuple[Any, ...]] = []
+        tasks: list[tuple[Any, ...]] = []
+        ended: list[tuple[Any, ...]] = []
         for address in sorted(self._rows):
             row = self._rows[address]
             if row is None:
@@ -185,14 +215,37 @@ class Unit(ABC):
                 states.append((address, *row.state))
                 row.state_changed = False
             row.stored = values
+            task = row.task
+            if task is not None and ((changing := task.values()) != task.stored or task.ended is not None):
+                if task.ended is None:
+                    tasks.append((address, *changing))
+                else:
+                    ended.append((address, *changing, *task.ended))
+                task.stored, task.ended = changing, None
         for sql, rows in (
             (INSERT_ADDRESS, new),
             (UPDATE_COUNTERS, counters),
             (UPDATE_OWNERSHIP, ownership),
             (UPDATE_STATE, states),
+            (UPDATE_TASK, tasks),
+            (UPDATE_ENDED, ended),
         ):
             if rows:
                 await self.tx.many(sql, rows)
+
+    def write_later(self, sql: str, rows: Sequence[tuple[Any, ...]]) -> None:
+        """Write new rows with those of other items. Their first column is an address."""
+        self._later.setdefault(sql, []).extend(rows)
+        self._behind.update(row[0] for row in rows)
+
+    def fall_behind(self, address: str) -> None:
+        """What is in hand of a task is not what its row says: whoever reads that catches up before."""
+        self._behind.add(address)
+
+    async def catch_up(self, address: str) -> None:
+        """Let the tables say all that is known of a task, before they are read."""
+        if address in self._behind:
+            await self.flush()
 
     async def finish(self) -> None:
         """Write everything that has been gathered."""

@@ -16,7 +16,8 @@ from greenroom.persistence.journal import CommitTurn
 from greenroom.persistence.packing import Group, locks_of, pack
 from greenroom.persistence.postgres.arrays import Statement
 from greenroom.persistence.postgres.functions import NAMES
-from greenroom.persistence.postgres.hot import HOT, LEFT, Frame, send
+from greenroom.persistence.postgres.hot import LEFT, Frame, send
+from greenroom.persistence.postgres.kinds import HOT
 from greenroom.persistence.postgres.session import Connection
 from greenroom.persistence.postgres.unit import PostgresUnit
 from greenroom.persistence.tasks import ClaimTask, SubmitTask
@@ -128,6 +129,7 @@ class Batch:
         if len(senders) > 1 and await self._finish_senders(unit, senders, answers):
             single = [item for item in single if id(item) not in answers]
         await unit.load(row.key for row in locks_of(single) if row.table == "addresses")
+        await unit.load_tasks(_own_addresses(single), whole=group.kind is ClaimTask)
         for item in single:
             answers[id(item)] = await APPLIERS[group.kind](unit, item)
 
@@ -166,6 +168,11 @@ def _made(item: Transition[Any]) -> list[str]:
             return [task.address for task in item.submits]
         case _:
             return []
+
+
+def _own_addresses(items: Sequence[Transition[Any]]) -> list[str]:
+    """Addresses that items have for themselves."""
+    return [row.key for item in items for row in item.exclusive if row.table == "addresses"]
 
 
 def _only_sends(item: FinishDelivery) -> bool:

@@ -7,7 +7,8 @@ from typing import Final
 
 import asyncpg
 
-from greenroom.persistence.applying.rows import PLAIN, STATE, AddressRow
+from greenroom.persistence.applying.rows import PLAIN, STATE, TASK, AddressRow
+from greenroom.persistence.applying.task_rows import FIXED, IN_HAND, IN_HAND_COLUMNS, TaskRow
 from greenroom.persistence.applying.unit import ExecutionView, Record, Unit
 from greenroom.persistence.postgres.session import Connection
 from greenroom.persistence.postgres.statements import PostgresTx
@@ -48,10 +49,32 @@ class PostgresUnit(Unit):
         if absent:
             self.take(absent, await self.connection.fetch(SELECT_ADDRESSES, absent))
 
+    async def load_tasks(self, addresses: Iterable[str], *, whole: bool) -> None:
+        """Take the rows of tasks in hand whose addresses are; `whole`: with all that a claimer wants to know."""
+        tasks = {
+            address: row
+            for address in addresses
+            if (row := self._rows[address]) is not None and row.kind == TASK and row.stored is not None
+        }
+        if not tasks:
+            return
+        columns = f"{IN_HAND}, {FIXED}" if whole else IN_HAND
+        sql = (
+            f"SELECT t.* FROM unnest($1::text[]) wanted(address) CROSS JOIN LATERAL (SELECT t.address, {columns} "
+            "FROM tasks t WHERE t.address = wanted.address LIMIT 1) t"
+        )
+        for address, *record in await self.tx.all(sql, list(tasks)):
+            row = tasks[address]
+            if row.task is None:
+                row.task = TaskRow(record[:IN_HAND_COLUMNS])
+            if whole:
+                self._fixed[address] = record[IN_HAND_COLUMNS:]
+
     def drop(self, addresses: Iterable[str]) -> None:
         """Have addresses in hand no more: others change them past this unit. They must have been flushed."""
         for address in addresses:
             self._rows.pop(address, None)
+        self.queues.forget()
 
     def wake(self, address: str) -> None:
         super().wake(address)

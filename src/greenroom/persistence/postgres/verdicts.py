@@ -9,7 +9,9 @@ import asyncpg
 
 from greenroom.persistence.answers import decode_answer
 from greenroom.persistence.deliveries import Delivery, Handled
+from greenroom.persistence.journal import TurnCommitted
 from greenroom.persistence.messages import Disposition, Receipt
+from greenroom.persistence.tasks import Submission, Submitted
 from greenroom.persistence.transitions import RefusalReason, Refused, Transition
 
 BATCH: Final = "transition_ids, answers, kind, keys, verdicts, numbers"
@@ -47,6 +49,10 @@ def stored_answer(row: asyncpg.Record, transition_id: str) -> Any:
     match row["kind"]:
         case "AcceptMessage":
             return accepted(key, verdict, number)
+        case "CommitTurn":
+            return TurnCommitted(seq=number)
+        case "SubmitTask":
+            return Submitted(Submission.ACCEPTED, 1)
         case "BeginDelivery":
             return begun(int(key), number)
         case _:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from greenroom.persistence.addresses import ParkReason
-from greenroom.persistence.applying.task_rows import last_row
 from greenroom.persistence.applying.unit import Record
 from greenroom.persistence.clock import instant, maybe_instant
 from greenroom.persistence.content import body_of, payload_of
@@ -27,14 +26,6 @@ from greenroom.persistence.tasks import (
     task_id_of,
 )
 
-TASK: Final = (
-    "t.address, t.pool, t.group_key, t.priority, t.runnable, coalesce(t.segment_request, t.request), "
-    "CASE WHEN t.segment_request IS NULL THEN t.request_size ELSE t.segment_request_size END, "
-    "coalesce(t.segment_request_type, t.request_type), t.request_digest, t.submitted_at, t.deadline, t.parent, "
-    "t.parent_policy, t.attempt, t.seed, t.version, t.segment, t.segment_at, t.state_version, t.next_due, t.phase, t.waits, t.contact_at, "
-    "t.restarts, t.suspicions, t.outcome, t.result, t.result_size, t.error, t.error_size, t.end_reason, t.ended_at, "
-    f"{last_row('seq')}, {last_row('at')}"
-)
 TASK_ADDRESS: Final = (
     "a.generation, a.owner, a.handled_seq, a.last_seq, a.parked, a.parked_detail, a.due_at, a.closed_at"
 )
@@ -52,12 +43,13 @@ INVOCATION: Final = (
 )
 
 
-def task_record(row: Record, address_row: Record, now: int) -> TaskRecord:
-    """A task of the columns of its row, those of its address, and the store's time."""
-    address, pool, group, priority, runnable, request, request_size, request_type, request_digest, *row = row
-    submitted_at, deadline, parent, parent_policy, attempt, seed, version, segment, segment_at, *row = row
-    state_version, next_due, phase, waits, contact_at, restarts, suspicions, outcome, result, result_size, *row = row
-    error, error_size, end_reason, ended_at, journal_seq, last_at = row
+def task_record(fixed: Record, in_hand: Record, address_row: Record, now: int) -> TaskRecord:
+    """A task of its columns of `FIXED`, `IN_HAND` and `TASK_ADDRESS`, and the store's time."""
+    address, group, priority, request, request_size, request_type, request_digest, submitted_at, *fixed = fixed
+    deadline, parent, parent_policy, seed, outcome, result, result_size, error, error_size, *fixed = fixed
+    end_reason, ended_at = fixed
+    pool, _, runnable, attempt, segment, segment_at, version, state_version, next_due, phase, *in_hand = in_hand
+    waits, contact_at, restarts, suspicions, journal_seq, last_at, _ = in_hand
     generation, owner, handled_seq, last_seq, parked, parked_detail, due_at, closed_at = address_row
     contacts = [moment for moment in (contact_at, last_at) if moment is not None]
     return TaskRecord(

@@ -8,6 +8,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
 from greenroom.persistence.addresses import AddressRecord
+from greenroom.persistence.applying.task_rows import FIXED, IN_HAND, IN_HAND_COLUMNS
 from greenroom.persistence.applying.unit import Record
 from greenroom.persistence.callbacks import AnsweredCallbacks, CallbackRecord, OpenCallbacks
 from greenroom.persistence.clock import instant, maybe_instant
@@ -20,7 +21,6 @@ from greenroom.persistence.reading.task_records import (
     ENTRY,
     INVOCATION,
     OPERATION,
-    TASK,
     TASK_ADDRESS,
     attempt_record,
     entry_record,
@@ -52,9 +52,9 @@ if TYPE_CHECKING:
     from greenroom.persistence.reading.queries import Reader
 
 _NOW: Final = "(SELECT greenroom_now())"
-_RECORD: Final = f"SELECT {TASK_ADDRESS}, {_NOW}, {TASK}"
-_CUT: Final = len(TASK_ADDRESS.split(","))
-"""Where the columns of the address end."""
+_RECORD: Final = f"SELECT {TASK_ADDRESS}, {_NOW}, {IN_HAND}, {FIXED}"
+_NOW_AT: Final = TASK_ADDRESS.count(",") + 1
+_FIXED_AT: Final = _NOW_AT + 1 + IN_HAND_COLUMNS
 
 # One task.
 READ_TASK: Final = f"{_RECORD} FROM tasks t JOIN addresses a ON a.address = t.address WHERE t.address = $1"
@@ -139,7 +139,7 @@ ANSWERED_CALLBACKS: Final = (
 
 
 def _task(row: Record) -> TaskRecord:
-    return task_record(row[_CUT + 1 :], row[:_CUT], row[_CUT])
+    return task_record(row[_FIXED_AT:], row[_NOW_AT + 1 : _FIXED_AT], row[:_NOW_AT], row[_NOW_AT])
 
 
 async def read_task(reader: Reader, query: ReadTask) -> TaskRecord | None:

@@ -10,7 +10,9 @@ from greenroom.persistence.applying.deliveries import UPDATE_HANDLED
 from greenroom.persistence.applying.mail import INSERT_MESSAGE, QUEUED, may_be_due
 from greenroom.persistence.content import columns_of
 from greenroom.persistence.deliveries import BeginDelivery, Delivery, FinishDelivery, Handled
+from greenroom.persistence.journal import CommitTurn
 from greenroom.persistence.messages import AcceptMessage, Disposition, Receipt
+from greenroom.persistence.sqlite import turns
 from greenroom.persistence.sqlite.rows import SqliteRow
 from greenroom.persistence.sqlite.statements import rewritten
 from greenroom.persistence.sqlite.unit import SqliteUnit
@@ -87,5 +89,6 @@ def finish(unit: SqliteUnit, item: FinishDelivery) -> Handled | None:
 HOT: Final[dict[type[Transition[Any]], Callable[[SqliteUnit, Any], Any]]] = {
     AcceptMessage: accept,
     BeginDelivery: begin,
+    CommitTurn: turns.commit,
     FinishDelivery: finish,
 }

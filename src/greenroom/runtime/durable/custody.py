@@ -54,6 +54,9 @@ logger = logger_named("greenroom.storage")
 PAGE = 64
 """Messages that are fetched at once."""
 
+AHEAD = 1000
+"""Messages that are taken as they arrive, before any is handled. What comes then stays in the store until there is room here."""
+
 STANDBY = 5.0
 """Seconds after which an address that another owns is asked for again, whatever was heard of it."""
 
@@ -240,8 +243,9 @@ class Custody(Address):
         """A message was accepted in this process: take it as it is, unless something may have come before it."""
         if self._fetching:
             self._early.append(message)  # what is being read may hold it, or what comes before it
-        elif self._more:
-            self.look()
+        elif self._more or self.queue.depth >= AHEAD:
+            self._more = True
+            self.ran_dry()
         elif message.seq == self._seen + 1:
             self._seen = message.seq
             self.queue.put_stored(message)
@@ -281,7 +285,7 @@ class Custody(Address):
                 self._look = False
                 await self._fetch_page()
         except StoreUnavailable as error:
-            logger.warning("%s: messages could not be fetched, trying again: %s", self.address, error)
+            logger.warning("%s: no more messages can be fetched: %s", self.address, error)
         finally:
             self._fetching = False
         self._take_early()
@@ -290,13 +294,15 @@ class Custody(Address):
         storage, generation = self.storage, self.generation
         if self._admit:
             self._admit = False
-            admitted = await storage.store.commit(AdmitDue(address=self.address))
+            admitted = await storage.surely(storage.store.commit, AdmitDue(address=self.address))
             if not isinstance(admitted, Refused) and admitted.next_due is not None and self.generation == generation:
                 self.due_at(admitted.next_due)
-        if len(self.queue.queue) >= PAGE:
+        if self.queue.depth >= PAGE:
             self._more = True  # enough is here; the loop asks again when it has come through
             return
-        page = await storage.store.read(NextMessages(address=self.address, after=self._seen, limit=PAGE))
+        page = await storage.surely(
+            storage.store.read, NextMessages(address=self.address, after=self._seen, limit=PAGE)
+        )
         if self.generation != generation:
             return
         for record in page:
@@ -313,8 +319,8 @@ class Custody(Address):
             self.arrived(message)
 
     def ran_dry(self) -> None:
-        """Everything that was fetched has been handled."""
-        if self._more:
+        """Little of what was fetched is left."""
+        if self._more and self.queue.depth < PAGE:
             self.look()
 
     async def content(self, message: StoredMessage) -> Any:

@@ -14,7 +14,7 @@ from greenroom.actors.bodies import Perform, Unserved
 from greenroom.actors.concurrent import Gate
 from greenroom.actors.exits import is_cancellation, lone
 from greenroom.actors.messages import Rejected, Stop
-from greenroom.errors import LeaseLost, Undecodable
+from greenroom.errors import LeaseLost, StoreUnavailable, Undecodable
 from greenroom.mailbox import Envelope, StoredMessage
 from greenroom.persistence import AddressKind
 from greenroom.runtime.durable.committing import commit_of
@@ -93,8 +93,11 @@ class DeliveryLoop(MessageLoop):
             self._hand_to(handler, message, content)
         else:
             await self._handle(handler, target, message, content)
-        if not self._mailbox.queue:
-            custody.ran_dry()
+        self._see_to_more()
+
+    def _see_to_more(self) -> None:
+        if self._custody.queue.next_stored() is None:
+            self._custody.ran_dry()
 
     def _handler_of(self, kind: type) -> Perform | Gate | None:
         """What handles messages of a class, or of the nearest of its bases."""
@@ -167,7 +170,8 @@ class DeliveryLoop(MessageLoop):
             return
         cancelled = is_cancellation(error, self._life.loop.cancelled)
         stopped, cause = self._life.explain(error)
-        if stopped or isinstance(cause, LeaseLost) or (cancelled and self._found_guilty):
+        blameless = isinstance(cause, (LeaseLost, StoreUnavailable)) or (cancelled and self._found_guilty)
+        if stopped or blameless:
             custody.undo(message)
         self._found_guilty |= not cancelled
         raise error
@@ -184,6 +188,7 @@ class DeliveryLoop(MessageLoop):
 
         async def perform(target: Any, taken: StoredMessage) -> None:
             await handle(gate.handler.function, target, taken, content)
+            self._see_to_more()
 
         self._concurrent.take(gate, (message, None, None), perform)
 
@@ -195,12 +200,14 @@ class DeliveryLoop(MessageLoop):
             if isinstance(message, StoredMessage):
                 self._custody.left_mail = True
                 self._custody.undo(message)
+        self.give_room_back()
         return []
 
     @property
     def message_id_in_hand(self) -> str | None:
         task = self._life.loop.current_task()
         runs = self._concurrent.runs if self._concurrent is not None else ()
-        hand = self.hand if self._life.task is task else next((run.envelope for run in runs if run.task is task), None)
+        beside = (run.envelope for run in runs if run.task is task)
+        hand = self.hand if self._life.cell.in_own_loop() else next(beside, None)
         message = hand[0] if hand is not None else None
         return message.message_id if isinstance(message, StoredMessage) else None

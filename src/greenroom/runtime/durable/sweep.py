@@ -76,6 +76,7 @@ class Sweep:
             Duty("end callbacks whose time has passed", round_, self._expire_callbacks),
             Duty("publish the outbox", round_, relay.look),
             Duty("give back what lost executions owned", max(round_, min(lease / 3, 10.0)), self._release_lost),
+            Duty("look for replies that come from elsewhere", round_, self._look_for_replies),
             Duty("look for missed messages", 5 * round_, self.look_for_missed),
             Duty("forget what is past its retention", 600.0, self._prune),
         )
@@ -150,6 +151,9 @@ class Sweep:
             if len(page) < PAGE:
                 return
             after = page[-1]
+
+    async def _look_for_replies(self) -> None:
+        self._storage.replies.look()
 
     async def _flush_held(self) -> None:
         store = self._storage.store

@@ -56,7 +56,7 @@ from greenroom.runtime.replay.rows import (
     TimeRow,
 )
 from greenroom.runtime.replay.steps import Finish, Idle, Send, Step, Withdraw, WriteTime
-from greenroom.runtime.replay.task import Child, Task, child_key
+from greenroom.runtime.replay.task import ChildTask, Task, child_key
 from greenroom.runtime.replay.waits import BranchWait, ForeignWait, ForeignWaits, Turn
 
 __all__ = [
@@ -68,7 +68,7 @@ __all__ = [
     "CallId",
     "CancellationIgnored",
     "Cancelled",
-    "Child",
+    "ChildTask",
     "CleanupCut",
     "ConcurrentBranchUse",
     "ControlKind",

@@ -40,10 +40,12 @@ class Task:
 
     @property
     def id(self) -> str:
+        """The task's `task_id`."""
         return self._start.task_id
 
     @property
     def attempt(self) -> int:
+        """Which pursuit of the task this is, from 1."""
         return self._start.attempt
 
     @property
@@ -53,6 +55,7 @@ class Task:
 
     @property
     def deadline(self) -> datetime | None:
+        """The task's; None when it has none."""
         return self._start.deadline
 
     async def run(self, operation: OperationDef[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -92,11 +95,11 @@ class Task:
         shown = f"receive {', '.join(names[0] for names in tags)}"
         return await self._engine.call(self._engine.calls.receive, types, shown, _limit(timeout))
 
-    async def submit(self, pool: str, request: Message[R], /) -> Child[R]:
+    async def submit(self, pool: str, request: Message[R], /) -> ChildTask[R]:
         """Submit a child task. It is accepted when this returns."""
         calls = self._engine.calls
         child = await self._engine.call(calls.operation, OperationKind.SUBMIT, pool, self._codec.encode(request), None)
-        return Child(self._engine, child)
+        return ChildTask(self._engine, child)
 
     async def continue_as(self, request: object, /) -> NoReturn:
         """Go on as a new segment, with an empty journal: `perform` begins again with this request. Never returns.
@@ -145,7 +148,7 @@ class Task:
         return self._engine.calls.random(self._engine.caller())
 
 
-class Child(Generic[R]):
+class ChildTask(Generic[R]):
     """A child task that was submitted."""
 
     __slots__ = ("_engine", "id")

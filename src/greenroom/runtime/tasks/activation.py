@@ -11,7 +11,7 @@ from attrs import evolve
 from greenroom.actors import described
 from greenroom.logs import logger_named
 from greenroom.persistence import ParkReason, RefusalReason
-from greenroom.persistence.journal import ContinueAs
+from greenroom.persistence.journal import CommitTurn, ContinueAs
 from greenroom.persistence.tasks import (
     ChildrenOf,
     ClaimedTask,
@@ -24,7 +24,7 @@ from greenroom.persistence.tasks import (
     task_id_of,
 )
 from greenroom.runtime.replay import End, EndKind, Fault, OperationCall
-from greenroom.runtime.tasks.endings import Park, failure_of, restarts_with, trouble_of
+from greenroom.runtime.tasks.endings import Park, failure_of, obstacle_of, restarts_with, trouble_of
 from greenroom.runtime.tasks.journal import entry_of, stowed
 from greenroom.runtime.tasks.loading import load
 from greenroom.runtime.tasks.outcomes import cancel_of, encoded_fault, ending_of
@@ -67,8 +67,11 @@ class Activation:
         self.stopping = False
         """It is to be let go as soon as nothing of it is in flight."""
         self.has_children = False
+        self.mail_came: bool = False
+        """Messages may have come since it was claimed."""
         self.ended = False
         """The task has: it is terminal."""
+        self._suspect = False
         self._run: Run | None = None
         self.owned = False
         """It has been claimed here."""
@@ -103,6 +106,7 @@ class Activation:
 
     def look(self) -> None:
         """There may be a message for it."""
+        self.mail_came = True
         if self._run is not None:
             self._run.look()
 
@@ -136,11 +140,16 @@ class Activation:
     # ------------------------------------------------------------------------------------------------ its place in line
 
     def rest(self) -> None:
-        """It waits for something durable, and leaves its place to others."""
+        """It waits for something durable, and leaves its place to others.
+
+        A suspect that has come to this has not killed the process: it is let go, which takes the suspicion away (R22).
+        """
+        self.evicted |= self._suspect
         self.pool.rests(self)
 
     async def rise(self) -> None:
         """Something has come: wait for a place."""
+        self.evicted = False
         await self.pool.rises(self)
 
     # ------------------------------------------------------------------------------------------------------- the task
@@ -183,10 +192,18 @@ class Activation:
         self.deadline = task.deadline
         # A fresh task has submitted nothing yet.
         self.has_children = task.generation > 1
+        self._suspect = task.suspicions > 0
         return task
 
     async def _pursue(self, task: TaskRecord) -> None:
         try:
+            obstacle = obstacle_of(task, self.pool.version, self.pool.version_policy)
+            if obstacle is not None:
+                self._park(obstacle.reason, obstacle.detail)
+                return
+            if task.deadline is not None and task.deadline <= self.now() and task.journal_seq == 0:
+                await self._end_unbegun(task)
+                return
             while await self._segment(task):
                 task = await self._read_again()
         except NotOurs as why:
@@ -225,7 +242,7 @@ class Activation:
         """
         task, codec, stow = run.segment.task, self.codec, self.storage.stow
         if end.kind is EndKind.CONTINUED:
-            await run.commit(turn, continue_as=await self._continued(end))
+            await run.commit(turn, continue_as=await self._continued(run, end))
             return end
         outcome, body = TaskOutcome.SUCCEEDED, end.body
         if end.kind is EndKind.CANCELLED:
@@ -237,20 +254,35 @@ class Activation:
                 await run.commit(turn)
                 raise end.error
             outcome, body = TaskOutcome.FAILED, encoded_fault(fault, codec)
+        if turn.submits:  # they have to be there before they can be told
+            await run.commit(turn)
         turn.outgoing += [await cancel_of(task, child, codec, stow) for child in await self._open_children()]
         await run.commit(turn, ending=await ending_of(task, outcome, body, codec, stow))
+        self._has_ended()
+        return end
+
+    async def _end_unbegun(self, task: TaskRecord) -> None:
+        """Its deadline has passed before it had anything done: it is not begun any more."""
+        fault = self.codec.encode(Fault("deadline", "DeadlinePassed", "its deadline had passed before it was begun"))
+        ending = await ending_of(task, TaskOutcome.FAILED, fault, self.codec, self.storage.stow)
+        await self.owner.commit(CommitTurn(**self.owner.fields, after=task.journal_seq, ending=ending))
+        self._has_ended()
+
+    def _has_ended(self) -> None:
         self.ended = True
         self.owner.held = False
         self.pool.desk.changed(self.address)
-        return end
 
-    async def _continued(self, end: End) -> ContinueAs:
+    async def _continued(self, run: Run, end: End) -> ContinueAs:
         request = self.codec.message(self.codec.decode(end.body, source=f"the next request of {self.address}"))
         return ContinueAs(
             request=await stowed(request.body, self.storage.stow, f"the request of {self.address!r}"),
             request_type=request.type,
             handed_over=tuple(
-                [await entry_of(evolve(row, seq=n), self.storage.stow) for n, row in enumerate(end.unread, 1)]
+                [
+                    await entry_of(evolve(row, seq=n, at=run.place.at), self.storage.stow)
+                    for n, row in enumerate(end.unread, 1)
+                ]
             ),
         )
 

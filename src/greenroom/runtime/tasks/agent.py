@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import ClassVar, Generic, Literal, TypeVar
 
 from greenroom.runtime.replay import Task
 
@@ -24,9 +24,6 @@ class Failed(Exception):
         self.reason, self.details = reason, details
         super().__init__(reason)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.reason, self.details)
-
 
 class Agent(Generic[Req_contra, Res_co]):
     """Performs tasks: requests of one type in, results of another out.
@@ -43,6 +40,10 @@ class Agent(Generic[Req_contra, Res_co]):
 
     version: ClassVar[str] = "1"
     """Of this control code. A task records the one with which its attempt began."""
+
+    other_versions: ClassVar[Literal["replay", "refuse"]] = "replay"
+    """What to do with a task whose attempt began with another `version`: go on with it, by replay (it is parked as `diverged` if that
+    shows that the code does something else now); or park it as `incompatible` at once."""
 
     async def perform(self, task: Task, request: Req_contra) -> Res_co:
         """Pursue one task and return its result.

@@ -11,6 +11,7 @@ from attrs import frozen
 from greenroom.actors import described, text_of
 from greenroom.errors import BranchCancelled, Diverged, JournalBroken, OperationFailed, Undecodable, WaitTimeout
 from greenroom.persistence import ParkReason
+from greenroom.persistence.tasks import TaskRecord
 from greenroom.runtime.replay import Fault
 from greenroom.runtime.tasks.agent import Failed
 
@@ -34,6 +35,21 @@ class Park:
 
 
 Trouble: TypeAlias = Crash | Park
+
+
+MOST_SUSPICIONS = 3
+"""Processes in a row that may die while they perform a task before it counts as what kills them (R22)."""
+
+
+def obstacle_of(task: TaskRecord, version: str, policy: str) -> Park | None:
+    """Why a task that was claimed must not be run by this code. None: nothing is in the way."""
+    if task.suspicions >= MOST_SUSPICIONS:
+        detail = f"{task.suspicions} processes in a row have died while they performed it"
+        return Park(ParkReason.CRASH_LOOP, detail)
+    if policy == "refuse" and task.version not in (None, version):
+        detail = f"its attempt began with version {task.version!r} of the agent, this code is version {version!r} and refuses others"
+        return Park(ParkReason.INCOMPATIBLE, detail)
+    return None
 
 
 def trouble_of(error: BaseException) -> Trouble:

@@ -87,6 +87,9 @@ class Flight:
     _sent: bool = False
     _cancelled: bool = False
     _dropped: bool = False
+    _last: bool = False
+    _pausing: bool = False
+    """It waits between two invocations."""
     _links: list[tuple[str, str]] = field(factory=list)
 
     @property
@@ -98,6 +101,12 @@ class Flight:
         """The task wants it no more: it is told to stop, and its outcome says what came of it (T10, T11)."""
         self._cancelled = True
         if self._scope is not None:
+            self._scope.cancel()
+
+    def land(self) -> None:
+        """Its task is about to be let go: the invocation in hand may end, and no other begins here."""
+        self._last = True
+        if self._pausing:
             self._scope.cancel()
 
     def drop(self) -> None:
@@ -127,7 +136,7 @@ class Flight:
             again = self.run.activation.loop.slot()
             self.run.tried(Tried(flight=self, end=self._end(result), again=again))
             if not await self._pause(again, again_at):
-                return None if self._dropped else self._landed(Result())
+                return None if self._dropped or self._last else self._landed(Result())
             self.invocation += 1
             self._links.clear()
 
@@ -189,11 +198,12 @@ class Flight:
         passed = False
         self._scope = self.run.activation.loop.cancel_scope()
         with self._scope:
-            if not (self._cancelled or self._dropped):
+            if not (self._cancelled or self._dropped or self._last):
+                self._pausing = True
                 await anyio.sleep(max(0.0, (again_at - self.run.activation.now()).total_seconds()))
                 await again
                 passed = True
-        self._scope = None
+        self._scope, self._pausing = None, False
         return passed
 
     # ---------------------------------------------------------------------------------------------------- the outcome

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import secrets
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 
 import anyio
 from attrs import frozen
 
-from greenroom.errors import MailboxFull, NoSuchTask, TaskCancelled, TaskFailed, WaitTimeout
+from greenroom.errors import MailboxFull, NoSuchTask, StoreRefused, TaskCancelled, TaskFailed, WaitTimeout
 from greenroom.mailbox import Receipt, message_type
 from greenroom.persistence import AcceptMessage, ParkReason, RefusalReason, Refused, fetch, new_id, stow
 from greenroom.persistence.tasks import (
     Condition,
+    NewAttempt,
     ReadTask,
     TaskOutcome,
     TaskRecord,
@@ -23,7 +25,7 @@ from greenroom.persistence.tasks import (
 from greenroom.runtime.replay import Fault
 from greenroom.runtime.tasks.codec import CancelTask, TaskCodec
 from greenroom.runtime.tasks.journal import stowed
-from greenroom.runtime.tasks.outcomes import to_parent
+from greenroom.runtime.tasks.outcomes import SEED_BYTES, to_parent
 
 if TYPE_CHECKING:
     from greenroom.actors import Message
@@ -209,6 +211,25 @@ class TaskHandle(Generic[R_co]):
                 )
         elif answer.reason is not RefusalReason.NOT_PENDING:
             raise NoSuchTask(self._id)
+
+    async def new_attempt(self, reason: str) -> int:
+        """Pursue the task once more, from the beginning, deliberately, when it has ended (R19). Its id, request and deadline stay.
+
+        Args:
+            reason: why, for people.
+        Returns: the number of the attempt.
+        Raises:
+            StoreRefused: it has not ended, or an operation of the last attempt is unresolved.
+            NoSuchTask: there is none of that id.
+        """
+        answer = await self._door.store.commit(
+            NewAttempt(address=self._address, seed=secrets.token_bytes(SEED_BYTES), reason=reason)
+        )
+        if isinstance(answer, Refused):
+            if answer.reason is RefusalReason.UNKNOWN_ADDRESS:
+                raise NoSuchTask(self._id)
+            raise StoreRefused(answer.reason.value, answer.detail)
+        return answer.attempt
 
     async def _send(self, message: object, message_id: str) -> Receipt:
         door = self._door

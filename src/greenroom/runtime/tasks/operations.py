@@ -124,6 +124,11 @@ class Operations:
         if call in self.flights:
             self.flights[call].cancel()
 
+    def land(self) -> None:
+        """Its task is about to be let go: what is in hand may end."""
+        for flight in self.flights.values():
+            flight.land()
+
     def drop(self) -> None:
         """Its task is let go: cut all short."""
         for flight in self.flights.values():

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from attrs import define, field
 
+from greenroom.errors import Defect, StoreRefused
 from greenroom.logs import logger_named
-from greenroom.persistence import OwnerWrite, Refused, Transition
+from greenroom.persistence import OwnerWrite, RefusalReason, Refused, Transition
 
 if TYPE_CHECKING:
     from greenroom.runtime.durable.storage import Storage
@@ -15,6 +16,16 @@ if TYPE_CHECKING:
 logger = logger_named("greenroom.tasks")
 
 T = TypeVar("T")
+
+LOST: Final = frozenset(
+    {
+        RefusalReason.STALE_GENERATION,
+        RefusalReason.NOT_OWNER,
+        RefusalReason.LEASE_EXPIRED,
+        RefusalReason.UNKNOWN_EXECUTION,
+    }
+)
+"""Refusals that say that the task is owned here no more."""
 
 
 class NotOurs(Exception):
@@ -42,14 +53,24 @@ class Ownership:
         return self.held and execution is not None and execution.id == self.execution_id
 
     async def commit(self, transition: OwnerWrite[T]) -> T:
-        """Commit what only the owner may. Raises `NotOurs`; `StoreUnavailable` when the store is gone for good."""
+        """Commit what only the owner may.
+
+        Raises:
+            NotOurs: it is the owner no more.
+            StoreRefused: a child task was to go to a pool that nobody knows.
+            StoreUnavailable: the store is gone for good.
+        """
         self._check()
         answer = await self.storage.commit_surely(transition, self._check)
-        if isinstance(answer, Refused):
+        if not isinstance(answer, Refused):
+            return answer
+        logger.warning("%s of %s was refused: %s", type(transition).__name__, self.address, answer.detail)
+        if answer.reason in LOST:
             self.held = False
-            logger.warning("%s of %s was refused: %s", type(transition).__name__, self.address, answer.detail)
             raise NotOurs(answer.detail)
-        return answer
+        if answer.reason is RefusalReason.UNKNOWN_POOL:
+            raise StoreRefused(answer.reason.value, answer.detail)
+        raise Defect(f"{type(transition).__name__} of {self.address} was refused to its owner: {answer.detail}")
 
     def let_go(self, transition: Transition[Any]) -> None:
         """Own it no more. What says so is committed beside the tree, though nobody waits for it."""

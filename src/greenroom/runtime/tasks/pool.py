@@ -37,6 +37,7 @@ class AgentsLife(SupervisorLife):
         self.path = cell.path
         self.version = ""
         """Of the agent's code."""
+        self.version_policy = "replay"
         self._active: dict[str, Activation] = {}
         """By address."""
         self._resting: OrderedDict[Activation, None] = OrderedDict()
@@ -48,6 +49,8 @@ class AgentsLife(SupervisorLife):
         self._more = True
         """There may be more in the queue than was claimed."""
         self._looking = False
+        self._served_by: str | None = None
+        """The execution that is on record as serving the pool from here."""
         self._given_up = False
         """What does not end was waited for long enough."""
 
@@ -66,22 +69,24 @@ class AgentsLife(SupervisorLife):
         if self.storage is None:
             return Exit("error", BadSpec(f"{self.path!r} keeps its tasks in a store, and this runtime has none"))
         try:
-            self.version = self.make_agent().version
+            agent = self.make_agent()
+            self.version, self.version_policy = agent.version, agent.other_versions
         except Exception as error:  # noqa: BLE001 - whatever it is: the pool cannot start
             return Exit("error", error)
         try:
-            await self.storage.commit_surely(
-                RegisterTaskPool(pool=self.path, queue_limit=self.spec.queue_limit, execution_id=self._execution_id()),
-                self._go_on,
-            )
+            await self._register()
         except ActorStopped:
             return None
         self.desk.add(self)
         return None
 
-    def _execution_id(self) -> str | None:
+    async def _register(self) -> None:
+        """Say that the pool is served here. Raises `ActorStopped` when it is to stop."""
         execution = self.storage.living()
-        return None if execution is None else execution.id
+        execution_id = None if execution is None else execution.id
+        register = RegisterTaskPool(pool=self.path, queue_limit=self.spec.queue_limit, execution_id=execution_id)
+        await self.storage.commit_surely(register, self._go_on)
+        self._served_by = execution_id
 
     def _go_on(self) -> None:
         if self.stopping:
@@ -116,6 +121,9 @@ class AgentsLife(SupervisorLife):
 
     async def _claim(self) -> None:
         try:
+            execution = self.storage.execution
+            if execution is not None and execution.id != self._served_by:
+                await self._register()
             while self._more and self._has_room:
                 self._more = False
                 unclaimed = sum(not activation.owned for activation in self._active.values())
@@ -127,6 +135,8 @@ class AgentsLife(SupervisorLife):
         except StoreUnavailable as error:
             logger.warning("%s: its queue could not be looked at, trying again: %s", self.path, error)
             self.services.timers.after(AGAIN, self.look)
+        except ActorStopped:  # it needs no tasks any more
+            self._more = False
         finally:
             self._looking = False
 

@@ -7,6 +7,7 @@ A commit that is refused means that the task is somebody else's: the run is drop
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from datetime import datetime
 from enum import Enum
@@ -95,7 +96,7 @@ class Run:
             loop=self.loop,
         )
         self._news: deque[News] = deque()
-        self._mail = True
+        self._mail: bool = activation.mail_came or task.last_seq > task.handled_seq
         self._seen = task.handled_seq
         """Messages up to here have rows."""
         self._slot: Slot | None = None
@@ -131,7 +132,9 @@ class Run:
             self._slot.set_result(None)
 
     def _told(self, notice: Notice) -> None:
-        logger.log(20 if isinstance(notice, Stopped) else 30, "%s: %s", self.activation.address, notice)
+        # Why it has stopped is said by whoever deals with that.
+        level = logging.INFO if isinstance(notice, Stopped) else logging.WARNING
+        logger.log(level, "%s: %s", self.activation.address, notice)
 
     # -------------------------------------------------------------------------------------------- from flights
 
@@ -285,7 +288,8 @@ class Run:
         if idle:
             activation.rest()
         try:
-            await self._park()
+            if not (idle and activation.evicted):
+                await self._park()
         finally:
             if timer is not None:
                 timer.cancel()
@@ -307,7 +311,7 @@ class Run:
     async def _leave(self) -> Left:
         """Nothing more is sent; what is in flight lands, and is accepted without control code seeing it (T23)."""
         self.engine.close()
-        accepted = False
+        self.operations.land()
         while self.operations.flights or self._news:
             turn = Turn()
             while self._news:
@@ -316,16 +320,14 @@ class Run:
                     row = self.operations.landed(turn, news)
                     turn.rows.append(row)
                     self.place.passed(row)
-                    accepted = True
                 else:
                     turn.invocations.append(news.end)
-                    news.flight.drop()
             await self.commit(turn)
             self._check()
             if self.operations.flights and not self._news:
                 await self._park()
-        waiting = self.engine.machine.unsent or accepted or self._mail
-        return Left.STOPPED if waiting else Left.EVICTED
+        # Operations that are open to control code have landed, or are to be sent, or to be sent again: it has something to do.
+        return Left.STOPPED if self.engine.machine.open or self._mail else Left.EVICTED
 
     async def _ground(self) -> None:
         """Nothing of it is in flight when it is over."""
