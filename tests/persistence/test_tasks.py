@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -18,6 +18,7 @@ from greenroom.persistence.addresses import (
     ReleaseAddress,
     UnparkAddress,
 )
+from greenroom.persistence.callbacks import CreateCallback
 from greenroom.persistence.executions import DrainExecution, EndExecution, ReleaseLost
 from greenroom.persistence.messages import AdmitDue, Disposition
 from greenroom.persistence.observations import ListObservations, ObservationKind
@@ -25,9 +26,11 @@ from greenroom.persistence.tasks import (
     Condition,
     DueTask,
     DueTasks,
+    Ending,
     ListTasks,
     NextTaskDue,
     ParentPolicy,
+    ParkTask,
     ReadTask,
     RunnableTasks,
     Submission,
@@ -38,7 +41,7 @@ from greenroom.persistence.tasks import (
     task_address,
     task_id_of,
 )
-from greenroom.persistence.transitions import RefusalReason, Refused
+from greenroom.persistence.transitions import OwnerWrite, RefusalReason, Refused
 from tests.persistence.stores import claiming, done, message, refused, register
 from tests.persistence.tasks_help import (
     POOL,
@@ -295,6 +298,27 @@ async def test_r22_an_owner_that_is_lost_makes_its_task_suspect_however_that_is_
         database.time.pass_time(31)
         third = await owned(store, execution_id="e3")  # over the head of the second, which nobody has released
         assert third.claimed.suspicions == 2
+
+
+async def test_k11_whatever_a_replaced_owner_writes_is_refused_and_kept(database: Database) -> None:
+    async with database.open() as store:
+        old = await owned(store)
+        database.time.pass_time(31)
+        new = await owned(store, execution_id="e2")
+        writes: list[OwnerWrite[Any]] = [
+            old.turn(0, outcome(1, database.time.at(0))),
+            old.turn(0, ending=Ending(outcome=TaskOutcome.SUCCEEDED)),
+            old.release(),
+            ParkTask(**old.fence, reason=ParkReason.DIVERGED, detail="here"),
+            ParkAddress(**old.fence, reason=ParkReason.DIVERGED, detail="here"),
+            ReleaseAddress(**old.fence),
+            CreateCallback(**old.fence, callback_id="c", secret_digest="s", name="n"),
+        ]
+        before = await new.read()
+        for write in writes:
+            assert await refused(store, write) is RefusalReason.STALE_GENERATION
+        assert await new.read() == before
+        assert len(await store.read(ListObservations(kind=ObservationKind.REFUSED))) == len(writes)
 
 
 async def test_r22_an_orderly_end_of_the_owner_is_no_suspicion(database: Database) -> None:

@@ -11,12 +11,15 @@ import pytest
 
 from greenroom.persistence.ids import new_id
 from greenroom.persistence.packing import batches
+from greenroom.persistence.task_pools import RegisterTaskPool
 from greenroom.persistence.transitions import Refused, Transition
 from tests.persistence.commands import ABOUT_TASKS, KINDS
 from tests.persistence.postgres.database import PostgresDatabase
 from tests.persistence.postgres.servers import fresh_schema
 from tests.persistence.sqlite.test_r09_oracle import Step, one_by_one, random_commands
-from tests.persistence.stores import drive
+from tests.persistence.sqlite.test_r09_oracle import in_batches as sqlite_in_batches
+from tests.persistence.stores import SteeredClock, drive
+from tests.persistence.tasks_help import POOL, submit
 
 if TYPE_CHECKING:
     from tests.persistence.postgres.servers import Server
@@ -25,8 +28,8 @@ if TYPE_CHECKING:
 LENGTH: Final = 80
 
 
-def in_batches(url: str, steps: Sequence[Step], random: Random) -> tuple[list[Any], Tables]:
-    """Play steps on PostgreSQL, in batches of any size."""
+def in_batches(url: str, steps: Sequence[Step], random: Random | None) -> tuple[list[Any], Tables]:
+    """Play steps on PostgreSQL, in batches of any size, or as large as time allows."""
     database = PostgresDatabase(url)
     driver = database.driver()
     answers: list[Any] = []
@@ -45,7 +48,7 @@ def in_batches(url: str, steps: Sequence[Step], random: Random) -> tuple[list[An
                 database.time.pass_time(step)
                 continue
             queue.append(step)
-            if random.random() < 0.2:
+            if random is not None and random.random() < 0.2:
                 await flush()
         await flush()
         await driver.close()
@@ -84,6 +87,29 @@ def difference(server: Server, seed: int) -> str | None:
 def test_r09_postgresql_in_batches_does_to_tasks_what_sqlite_does_one_by_one(postgres: Server, start: int) -> None:
     for seed in range(start, start + 10):
         assert difference(postgres, seed) is None
+
+
+def test_r09_tasks_that_are_submitted_together_get_their_turns_in_order_though_some_are_to_wait(
+    postgres: Server,
+) -> None:
+    later = SteeredClock().at(5)
+    steps: list[Step] = [
+        RegisterTaskPool(pool=POOL, queue_limit=3),
+        submit("known"),
+        1.0,
+        submit("later", not_before=later),
+        submit("first", group="g"),
+        submit("known"),
+        submit("second"),
+        submit("third", group="g"),
+        1.0,
+    ]
+    expected, tables = sqlite_in_batches(steps, [1], list)
+    with fresh_schema(postgres) as url:
+        answers, found = in_batches(url, steps, None)
+    assert comparable(answers) == comparable(expected)
+    for name in ("tasks", "task_groups", "task_pools"):
+        assert found[name] == tables[name]
 
 
 @pytest.mark.full
