@@ -365,7 +365,7 @@ async def test_the_handler_of_the_nearest_class_takes_a_message_also_beside_conc
 @pytest.mark.parametrize("kind", [Urgent, Fetch])
 async def test_what_waits_is_in_the_store_and_not_in_memory(database: Shared, kind: type[Fetch]) -> None:
     script = Script()
-    names = [f"{number:04}" for number in range(2000)]
+    names = [f"{number:04}" for number in range(1300)]
     gates = [script.gate(name) for name in names[:8]]
     async with database.runtime(fetcher(script)) as runtime:
 

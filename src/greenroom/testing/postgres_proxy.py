@@ -25,7 +25,7 @@ T = TypeVar("T")
 LARGEST: Final = 1 << 30
 """Bytes of a message that is believed."""
 
-COMMITTING: Final = tuple(NAMES[function].encode() for function in ("accept", "begin", "finish"))
+COMMITTING: Final = tuple(name.encode() for function, name in NAMES.items() if function not in ("lock", "renew"))
 """The store's functions that are called outside of a transaction."""
 
 

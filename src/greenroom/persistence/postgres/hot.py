@@ -1,11 +1,12 @@
 """The hot kinds: many items at once, by one call of a plpgsql function each (R6).
 
-A call with a batch's id is a whole transaction, one round trip for one fsync. Without it, it is a group of a larger one.
+A call with a batch's id is a whole transaction, one round trip for one fsync. Without it, it is a group of a larger one. One item
+alone has a function of its own: what it costs is the setting up of statements, not rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice, repeat
 from typing import Any, Final, Protocol, TypeVar
 
@@ -30,16 +31,6 @@ class Left:
 LEFT: Final = Left()
 
 
-@frozen(kw_only=True)
-class Frame:
-    """What surrounds a call: the whole of a batch, or a part of one whose time has been read."""
-
-    batch_id: str | None = None
-    now: int | None = None
-    own: Sequence[str] = ()
-    """Executions of this process."""
-
-
 @frozen
 class Result:
     """What came of a call."""
@@ -49,6 +40,21 @@ class Result:
     woken: frozenset[str] = frozenset()
     news: bool = False
     """Something of it concerns other processes."""
+
+
+@frozen(kw_only=True)
+class Frame:
+    """What surrounds a call: the whole of a batch, or a part of one whose time has been read."""
+
+    batch_id: str | None = None
+    now: int | None = None
+    own: Sequence[str] = ()
+    """Executions of this process."""
+
+    @property
+    def left(self) -> Result | None:
+        """What a call comes to that has left its only item as it was."""
+        return Result([LEFT]) if self.batch_id is None else None
 
 
 class Hot(Protocol):
@@ -64,6 +70,14 @@ class Hot(Protocol):
         """None: a whole batch of which something would be left. Nothing was changed."""
 
 
+def _calling(function: str, arguments: int, result: str) -> str:
+    """The call of a function of single items, which have no arrays to be joined."""
+    return f"SELECT {result} FROM {NAMES[function]}({', '.join(f'${n}' for n in range(1, arguments + 1))})"
+
+
+_ACCEPT_ONE: Final = _calling("accept_one", 11, "number, news")
+_BEGIN_ONE: Final = _calling("begin_one", 8, "number")
+_FINISH_ONE: Final = _calling("finish_one", 17, "number")
 _ACCEPT: Final = Statement.calling(
     NAMES["accept"],
     "text text[] bigint text[] text[] text[] text[] text[] bytea[] bigint[] text[] bigint[] boolean",
@@ -80,9 +94,9 @@ _FINISH: Final = Statement.calling(
 )
 
 
-async def _call(connection: Connection, statement: Statement, *arguments: Any) -> Any:
+async def _call(connection: Connection, sql: str, *arguments: Any) -> Any:
     """The one row of a function with OUT arguments."""
-    return await connection.fetchrow(*statement.given(*arguments))
+    return await connection.fetchrow(sql, *arguments)
 
 
 class Accept:
@@ -95,23 +109,51 @@ class Accept:
         return len({(item.address, item.message_id) for item in items}) == len(items)
 
     async def call(self, connection: Connection, frame: Frame, items: Sequence[AcceptMessage]) -> Result:
+        alone = await self._one(connection, frame, items[0]) if len(items) == 1 else None
+        return alone or await self._many(connection, frame, items)
+
+    async def _one(self, connection: Connection, frame: Frame, item: AcceptMessage) -> Result | None:
+        """A new message, to an address that has an owner, and room; None, and nothing is done, for any other."""
+        if item.deliver_at is not None:
+            return None
+        number, news = await _call(
+            connection,
+            _ACCEPT_ONE,
+            frame.batch_id,
+            item.transition_id,
+            frame.now,
+            frame.own,
+            item.address,
+            item.message_id,
+            item.digest,
+            item.type,
+            *columns_of(item.body),
+            item.sender,
+        )
+        if number is None:
+            return None
+        woken: frozenset[str] = frozenset() if item.hushed else frozenset({item.address})
+        return Result([accepted(item.message_id, None, number)], woken, news)
+
+    async def _many(self, connection: Connection, frame: Frame, items: Sequence[AcceptMessage]) -> Result:
         bodies = [columns_of(item.body) for item in items]
         row = await _call(
             connection,
-            _ACCEPT,
-            frame.batch_id,
-            [item.transition_id for item in items],
-            frame.now,
-            frame.own,
-            [item.address for item in items],
-            [item.message_id for item in items],
-            [item.digest for item in items],
-            [item.type for item in items],
-            [data for data, _ in bodies],
-            [size for _, size in bodies],
-            [item.sender for item in items],
-            [maybe_micros(item.deliver_at) for item in items],
-            False,
+            *_ACCEPT.given(
+                frame.batch_id,
+                [item.transition_id for item in items],
+                frame.now,
+                frame.own,
+                [item.address for item in items],
+                [item.message_id for item in items],
+                [item.digest for item in items],
+                [item.type for item in items],
+                [data for data, _ in bodies],
+                [size for _, size in bodies],
+                [item.sender for item in items],
+                [maybe_micros(item.deliver_at) for item in items],
+                False,
+            ),
         )
         answers = [
             accepted(item.message_id, verdict, number)
@@ -131,28 +173,45 @@ class Begin:
         return len({item.address for item in items}) == len(items)
 
     async def call(self, connection: Connection, frame: Frame, items: Sequence[BeginDelivery]) -> Result | None:
+        if len(items) == 1:
+            return await self._one(connection, frame, items[0])
+        return await self._many(connection, frame, items)
+
+    async def _one(self, connection: Connection, frame: Frame, item: BeginDelivery) -> Result | None:
+        (number,) = await _call(
+            connection,
+            _BEGIN_ONE,
+            frame.batch_id,
+            item.transition_id,
+            frame.now,
+            item.execution_id,
+            item.address,
+            item.generation,
+            item.seq,
+            item.max_deliveries,
+        )
+        return frame.left if number is None else Result([begun(item.seq, number)])
+
+    async def _many(self, connection: Connection, frame: Frame, items: Sequence[BeginDelivery]) -> Result | None:
         mine = _of_one_execution(items)
         if frame.batch_id is not None and len(mine) < len(items):
             return None
         (numbers,) = await _call(
             connection,
-            _BEGIN,
-            frame.batch_id,
-            [item.transition_id for item in mine],
-            frame.now,
-            mine[0].execution_id,
-            [item.address for item in mine],
-            [item.generation for item in mine],
-            [item.seq for item in mine],
-            [item.max_deliveries for item in mine],
+            *_BEGIN.given(
+                frame.batch_id,
+                [item.transition_id for item in mine],
+                frame.now,
+                mine[0].execution_id,
+                [item.address for item in mine],
+                [item.generation for item in mine],
+                [item.seq for item in mine],
+                [item.max_deliveries for item in mine],
+            ),
         )
         if numbers is None:
             return None
-        answers = {
-            item.address: begun(item.seq, number)
-            for item, number in zip(mine, numbers, strict=True)
-            if number is not None
-        }
+        answers = {item.address: begun(item.seq, number) for item, number in _done(mine, numbers)}
         return Result([answers.get(item.address, LEFT) for item in items])
 
 
@@ -166,6 +225,33 @@ class Finish:
         return len({item.address for item in items}) == len(items)
 
     async def call(self, connection: Connection, frame: Frame, items: Sequence[FinishDelivery]) -> Result | None:
+        if len(items) == 1:
+            return await self._one(connection, frame, items[0])
+        return await self._many(connection, frame, items)
+
+    async def _one(self, connection: Connection, frame: Frame, item: FinishDelivery) -> Result | None:
+        state = item.state
+        (number,) = await _call(
+            connection,
+            _FINISH_ONE,
+            frame.batch_id,
+            item.transition_id,
+            frame.now,
+            item.execution_id,
+            item.address,
+            item.generation,
+            item.seq,
+            *columns_of(item.reply),
+            *columns_of(item.error),
+            *columns_of(None if state is None else state.payload),
+            None if state is None else state.type,
+            None if state is None else state.version,
+            item.next_seq,
+            item.max_deliveries,
+        )
+        return frame.left if number is None else Result([handled(item.next_seq, number)])
+
+    async def _many(self, connection: Connection, frame: Frame, items: Sequence[FinishDelivery]) -> Result | None:
         mine = _of_one_execution(items)
         if frame.batch_id is not None and len(mine) < len(items):
             return None
@@ -174,27 +260,24 @@ class Finish:
         states = [columns_of(None if item.state is None else item.state.payload) for item in mine]
         (numbers,) = await _call(
             connection,
-            _FINISH,
-            frame.batch_id,
-            [item.transition_id for item in mine],
-            frame.now,
-            mine[0].execution_id,
-            [item.address for item in mine],
-            [item.generation for item in mine],
-            [item.seq for item in mine],
-            *([column[n] for column in columns] for columns in (replies, errors, states) for n in (0, 1)),
-            [None if item.state is None else item.state.type for item in mine],
-            [None if item.state is None else item.state.version for item in mine],
-            [item.next_seq for item in mine],
-            [item.max_deliveries for item in mine],
+            *_FINISH.given(
+                frame.batch_id,
+                [item.transition_id for item in mine],
+                frame.now,
+                mine[0].execution_id,
+                [item.address for item in mine],
+                [item.generation for item in mine],
+                [item.seq for item in mine],
+                *([column[n] for column in columns] for columns in (replies, errors, states) for n in (0, 1)),
+                [None if item.state is None else item.state.type for item in mine],
+                [None if item.state is None else item.state.version for item in mine],
+                [item.next_seq for item in mine],
+                [item.max_deliveries for item in mine],
+            ),
         )
         if numbers is None:
             return None
-        answers = {
-            item.address: handled(item.next_seq, number)
-            for item, number in zip(mine, numbers, strict=True)
-            if number is not None
-        }
+        answers = {item.address: handled(item.next_seq, number) for item, number in _done(mine, numbers)}
         return Result([answers.get(item.address, LEFT) for item in items])
 
 
@@ -205,6 +288,11 @@ def _of_one_execution(items: Sequence[Owned]) -> Sequence[Owned]:
     """The first one and all that come from the same execution: a lease is tested once (R3)."""
     execution_id = items[0].execution_id
     return [item for item in items if item.execution_id == execution_id]
+
+
+def _done(items: Sequence[Owned], numbers: Sequence[int | None]) -> Iterator[tuple[Owned, int]]:
+    """The items that were not left, each with its number."""
+    return ((item, number) for item, number in zip(items, numbers, strict=True) if number is not None)
 
 
 async def send(connection: Connection, frame: Frame, items: Sequence[FinishDelivery]) -> Result | None:
@@ -218,20 +306,21 @@ async def send(connection: Connection, frame: Frame, items: Sequence[FinishDeliv
     bodies = [columns_of(message.body) for _, message in sent]
     row = await _call(
         connection,
-        _ACCEPT,
-        None,
-        None,
-        frame.now,
-        frame.own,
-        [message.recipient for _, message in sent],
-        [message.message_id for _, message in sent],
-        [message.digest for _, message in sent],
-        [message.type for _, message in sent],
-        [data for data, _ in bodies],
-        [size for _, size in bodies],
-        [address for address, _ in sent],
-        [maybe_micros(message.deliver_at) for _, message in sent],
-        True,
+        *_ACCEPT.given(
+            None,
+            None,
+            frame.now,
+            frame.own,
+            [message.recipient for _, message in sent],
+            [message.message_id for _, message in sent],
+            [message.digest for _, message in sent],
+            [message.type for _, message in sent],
+            [data for data, _ in bodies],
+            [size for _, size in bodies],
+            [address for address, _ in sent],
+            [maybe_micros(message.deliver_at) for _, message in sent],
+            True,
+        ),
     )
     if row["numbers"] is None:
         return None

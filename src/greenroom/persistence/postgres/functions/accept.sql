@@ -1,10 +1,9 @@
 -- Messages come in at their addresses, many at once. `mail.receive` says the same for one.
 --
 -- With `p_batch` it is a whole transaction: it locks, and leaves the batch's row behind. Without it, both are its caller's.
--- Verdicts are dispositions, or 'full', and null when all were accepted; numbers are places, or the capacity. One item alone,
--- which is how a single sender's messages come, is decided by plain statements: setting up the others costs several times as
--- much. The tests hold both to the same answers. With `p_whole` nothing is done, and the numbers are null, when one is 'full',
--- 'duplicate' or 'conflict': what becomes of a handler's later messages depends on that, one by one.
+-- Verdicts are dispositions, or 'full', and null when all were accepted; numbers are places, or the capacity. With `p_whole`
+-- nothing is done, and the numbers are null, when one is 'full', 'duplicate' or 'conflict': what becomes of a handler's later
+-- messages depends on that, one by one.
 CREATE FUNCTION {accept}(
     p_batch text, p_ids text[], p_now bigint, p_own text[],
     p_address text[], p_message text[], p_digest text[], p_type text[], p_body bytea[], p_size bigint[],
@@ -15,66 +14,7 @@ DECLARE
     v_now bigint;
     v_rows tid[];
     v_observe boolean;
-    v_row record;
-    v_known record;
-    v_later boolean;
-    v_verdict text;
-    v_number bigint;
 BEGIN
-  IF cardinality(p_address) = 1 THEN
-    SELECT a.ctid AS place, a.owner, a.closed_at, a.capacity, a.queued, a.last_seq, a.last_delayed INTO v_row
-    FROM addresses a WHERE a.address = p_address[1] FOR NO KEY UPDATE;
-    v_now := coalesce(p_now, greenroom_now());
-    v_later := coalesce(p_deliver[1] > v_now, false);
-    news := false;
-    IF v_row.place IS NULL THEN
-        v_verdict := 'unmatched';
-    ELSIF v_row.closed_at IS NULL AND (v_row.queued < v_row.capacity) IS NOT FALSE THEN
-        v_number := CASE WHEN v_later THEN -v_row.last_delayed - 1 ELSE v_row.last_seq + 1 END;
-        INSERT INTO messages (
-            address, seq, message_id, digest, type, body, body_size, sender, deliver_at, status, accepted_at
-        ) VALUES (
-            p_address[1], v_number, p_message[1], p_digest[1], p_type[1], p_body[1], p_size[1],
-            p_sender[1], p_deliver[1], CASE WHEN v_later THEN 'delayed' ELSE 'queued' END, v_now
-        ) ON CONFLICT (message_id, address) DO NOTHING;
-        IF FOUND THEN
-            v_verdict := 'accepted';
-            UPDATE addresses a SET
-                last_seq = a.last_seq + (NOT v_later)::int,
-                ready = a.ready + (NOT v_later)::int,
-                queued = a.queued + 1,
-                delayed = a.delayed + v_later::int,
-                last_delayed = a.last_delayed + v_later::int,
-                due_at = CASE
-                    WHEN a.owner IS NOT NULL OR a.parked IS NOT NULL THEN a.due_at
-                    WHEN v_later THEN least(a.due_at, p_deliver[1])
-                    ELSE least(a.due_at, v_now)
-                END
-            WHERE a.ctid = v_row.place;
-            IF NOT v_later THEN
-                woken := p_address;
-            END IF;
-            news := v_row.owner IS NULL OR v_row.owner <> ALL (p_own);
-        END IF;
-    END IF;
-    IF v_verdict IS NULL THEN
-        SELECT m.seq, m.digest INTO v_known FROM messages m
-        WHERE m.message_id = p_message[1] AND m.address = p_address[1];
-        v_verdict := CASE
-            WHEN v_known.digest = p_digest[1] THEN 'duplicate'
-            WHEN v_known.seq IS NOT NULL THEN 'conflict'
-            WHEN v_row.closed_at IS NOT NULL THEN 'late'
-            ELSE 'full'
-        END;
-        v_number := CASE v_verdict WHEN 'duplicate' THEN v_known.seq WHEN 'full' THEN v_row.capacity END;
-        IF p_whole AND v_verdict <> 'late' THEN
-            RETURN;
-        END IF;
-    END IF;
-    verdicts := CASE WHEN v_verdict <> 'accepted' THEN ARRAY[v_verdict] END;
-    numbers := ARRAY[v_number];
-    v_observe := v_verdict NOT IN ('accepted', 'full');
-  ELSE
     IF p_batch IS NOT NULL THEN
         PERFORM 1 FROM addresses a WHERE a.address = ANY (p_address) ORDER BY a.address FOR NO KEY UPDATE;
     END IF;
@@ -172,7 +112,6 @@ BEGIN
     IF 'accepted' = ALL (verdicts) THEN
         verdicts := NULL;
     END IF;
-  END IF;
 
     IF v_observe THEN
         INSERT INTO observations (

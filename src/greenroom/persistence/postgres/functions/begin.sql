@@ -1,8 +1,8 @@
 -- Deliveries are begun by one execution, many at once, each at an address of its own. `deliveries.begin` says the same for one.
 --
 -- Only what goes its ordinary way is done. A number counts the deliveries of a message, and is null for one that was left as it
--- was, which its caller decides by itself. One item alone is decided by plain statements, which cost less to set up. With
--- `p_batch` it is a whole transaction, and does everything or, with numbers that are null, nothing.
+-- was, which its caller decides by itself. With `p_batch` it is a whole transaction, and does everything or, with numbers that
+-- are null, nothing.
 CREATE FUNCTION {begin}(
     p_batch text, p_ids text[], p_now bigint,
     p_execution text, p_address text[], p_generation bigint[], p_seq bigint[], p_most bigint[],
@@ -12,26 +12,7 @@ DECLARE
     v_now bigint;
     v_lasts boolean;
     v_rows tid[];
-    v_row record;
-    v_message record;
 BEGIN
-  IF cardinality(p_address) = 1 THEN
-    SELECT a.generation, a.owner, a.held, a.handled_seq INTO v_row
-    FROM addresses a WHERE a.address = p_address[1] FOR NO KEY UPDATE;
-    -- The lease is read after the wait for that row, and so is the clock.
-    v_now := coalesce(p_now, greenroom_now());
-    SELECT m.ctid AS place, m.status, m.deliveries, e.state, e.lease_until INTO v_message
-    FROM messages m JOIN executions e ON e.execution_id = p_execution
-    WHERE m.address = p_address[1] AND m.seq = p_seq[1];
-    numbers := ARRAY[NULL]::bigint[];
-    IF v_row.generation = p_generation[1] AND v_row.owner = p_execution AND v_row.held = 0
-        AND p_seq[1] > v_row.handled_seq AND v_message.state <> 'ended' AND v_message.lease_until > v_now
-        AND v_message.status = 'queued' AND v_message.deliveries < p_most[1]
-    THEN
-        UPDATE messages m SET deliveries = m.deliveries + 1, delivered_at = v_now WHERE m.ctid = v_message.place;
-        numbers := ARRAY[v_message.deliveries + 1];
-    END IF;
-  ELSE
     IF p_batch IS NOT NULL THEN
         PERFORM 1 FROM addresses a WHERE a.address = ANY (p_address) ORDER BY a.address FOR NO KEY UPDATE;
     END IF;
@@ -62,7 +43,6 @@ BEGIN
         UPDATE messages m SET deliveries = m.deliveries + 1, delivered_at = v_now
         FROM unnest(v_rows) i(place) WHERE m.ctid = i.place;
     END IF;
-  END IF;
 
     IF p_batch IS NOT NULL THEN
         IF array_position(numbers, NULL) IS NOT NULL THEN

@@ -2,9 +2,8 @@
 -- with them. `deliveries.finish` says the same for one, and for those that send something.
 --
 -- Only what goes its ordinary way is done: the first unhandled message of its mailbox, in its owner's hand. A number counts the
--- deliveries of the next message, where that was begun too, or is 0; it is null for what was left as it was. One item alone is
--- decided by plain statements, which cost less to set up. Arrays of what no item has are null. With `p_batch` it is a whole
--- transaction, and does everything or, with numbers that are null, nothing.
+-- deliveries of the next message, where that was begun too, or is 0; it is null for what was left as it was. Arrays of what no
+-- item has are null. With `p_batch` it is a whole transaction, and does everything or, with numbers that are null, nothing.
 CREATE FUNCTION {finish}(
     p_batch text, p_ids text[], p_now bigint,
     p_execution text, p_address text[], p_generation bigint[], p_seq bigint[],
@@ -20,55 +19,8 @@ DECLARE
     v_messages tid[];
     v_counts boolean[];
     v_next tid[];
-    v_row record;
-    v_message record;
     v_answered boolean := p_reply IS NOT NULL OR p_error IS NOT NULL;
 BEGIN
-  IF cardinality(p_address) = 1 THEN
-    SELECT a.ctid AS place, a.generation, a.owner, a.held, a.handled_seq, a.settled_ahead INTO v_row
-    FROM addresses a WHERE a.address = p_address[1] FOR NO KEY UPDATE;
-    -- The lease is read after the wait for that row, and so is the clock.
-    v_now := coalesce(p_now, greenroom_now());
-    SELECT
-        m.ctid AS place, m.status, m.deliveries, m.timer, e.state, e.lease_until,
-        f.ctid AS next_place, f.status AS next_status, f.deliveries AS next_deliveries
-    INTO v_message
-    FROM messages m JOIN executions e ON e.execution_id = p_execution
-    LEFT JOIN messages f ON f.address = p_address[1] AND f.seq = p_next[1]
-    WHERE m.address = p_address[1] AND m.seq = p_seq[1];
-    numbers := ARRAY[NULL]::bigint[];
-    IF v_row.generation = p_generation[1] AND v_row.owner = p_execution AND p_seq[1] = v_row.handled_seq + 1
-        AND v_row.settled_ahead = 0 AND v_message.state <> 'ended' AND v_message.lease_until > v_now
-        AND v_message.status = 'queued' AND v_message.deliveries > 0
-        AND (p_next[1] IS NULL OR (
-            v_row.held = 0 AND p_next[1] > p_seq[1] AND v_message.next_status = 'queued'
-            AND v_message.next_deliveries < p_most[1]
-        ))
-    THEN
-        IF p_state_type IS NULL THEN
-            UPDATE addresses a SET
-                handled_seq = p_seq[1], ready = a.ready - 1, queued = a.queued - (v_message.timer IS NULL)::int
-            WHERE a.ctid = v_row.place;
-        ELSE
-            UPDATE addresses a SET
-                handled_seq = p_seq[1], ready = a.ready - 1, queued = a.queued - (v_message.timer IS NULL)::int,
-                state = p_state[1], state_size = p_state_size[1],
-                state_type = p_state_type[1], state_version = p_state_version[1]
-            WHERE a.ctid = v_row.place;
-        END IF;
-        IF v_answered THEN
-            UPDATE messages m SET
-                status = 'handled', settled_at = v_now,
-                reply = p_reply[1], reply_size = p_reply_size[1], error = p_error[1], error_size = p_error_size[1]
-            WHERE m.ctid = v_message.place;
-        END IF;
-        IF p_next[1] IS NOT NULL THEN
-            UPDATE messages m SET deliveries = m.deliveries + 1, delivered_at = v_now
-            WHERE m.ctid = v_message.next_place;
-        END IF;
-        numbers := ARRAY[coalesce(v_message.next_deliveries + 1, 0)];
-    END IF;
-  ELSE
     IF p_batch IS NOT NULL THEN
         PERFORM 1 FROM addresses a WHERE a.address = ANY (p_address) ORDER BY a.address FOR NO KEY UPDATE;
     END IF;
@@ -137,7 +89,6 @@ BEGIN
             FROM unnest(v_next) i(place) WHERE m.ctid = i.place;
         END IF;
     END IF;
-  END IF;
 
     IF p_batch IS NOT NULL THEN
         IF array_position(numbers, NULL) IS NOT NULL THEN
