@@ -15,7 +15,6 @@ from attrs import define, field, frozen
 import greenroom as gr
 from greenroom.mailbox import current_loop
 from greenroom.persistence import Committer
-from greenroom.runtime.client import Client
 from greenroom.testing import CrashPoints, StoreSource, StoreTime, VirtualClock
 
 E = TypeVar("E", bound=gr.Event)
@@ -55,8 +54,8 @@ class Shared:
         """The bare store."""
         return self.source().open(current_loop())
 
-    def client(self) -> Client:
-        return Client(self.source())
+    def client(self) -> gr.Client:
+        return gr.Client(self.source())
 
     def runtime(
         self, *children: Any, intensity: int = 1000, source: StoreSource | None = None, **options: Any

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from functools import partial
 from pathlib import Path
 
@@ -51,11 +52,13 @@ class Unread(gr.Message[int]):
 
 
 def _write(path: str, text: str) -> int:
-    """A line in the file, before anything else happens; "die" ends the process, "crash" the actor, each time."""
+    """A line in the file, before anything else happens; "die" ends the process, "crash" the actor, each time. "nap once" lasts long."""
     with Path(path).open("a", encoding="utf-8") as file:
         file.write(f"{text}\n")
     if text == "die":
         os.kill(os.getpid(), signal.SIGKILL)
+    if text == "nap once" and lines(path).count(text) == 1:
+        time.sleep(30)
     if text == "crash":
         raise ValueError("as it was told")
     return len(lines(path))

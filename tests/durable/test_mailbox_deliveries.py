@@ -10,6 +10,7 @@ from attrs import frozen
 
 import greenroom as gr
 from greenroom.persistence import AcceptMessage, MessageRecord, MessageStatus, ReadMessage, message_digest
+from greenroom.runtime.durable.custody import PAGE
 from tests.durable.desks import DESK, Desk, Script, Unheard, desk
 from tests.durable.helpers import Add, Note, eventually, settled, until
 
@@ -172,6 +173,19 @@ async def test_k18_a_message_that_cannot_be_decoded_is_a_dead_letter_that_names_
             assert name in letter.reason
     assert script.seen == ["after it"]
     assert script.starts == 1
+
+
+async def test_a_page_that_ends_with_what_cannot_be_handled_is_followed_by_the_next(database: Shared) -> None:
+    script = Script()
+    async with database.runtime(desk(script)) as runtime, database.open() as store:
+        await runtime.ref("service").terminate_child("desk")
+        for number in range(PAGE - 1):
+            await runtime.ref(DESK).send(Note(str(number)))
+        await accept_raw(store, "bad", "tests.durable.helpers:Note", b"garbage")
+        await runtime.ref(DESK).send(Note("behind it"))
+        await runtime.ref("service").restart_child("desk")
+        await settled()
+        assert script.seen[-1] == "behind it"
 
 
 # -------------------------------------------------------------------------------------------- counts taken back

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -128,6 +129,25 @@ async def test_such_actors_send_to_persistent_mailboxes_and_ask_them(
             assert kept is not None
             assert kept.sender == DESK
     assert lines(path) == ["sent", "asked"]
+
+
+@ONE_STORE
+async def test_i4_a_process_whose_lease_is_lost_is_killed_at_once(database: Shared, tmp_path: Path) -> None:
+    path = tmp_path / "lines"
+    other = isolated("thread", tmp_path / "other", name="other")
+    async with database.runtime(isolated("process", path, shutdown=100.0), other, intensity=0) as runtime:
+        await runtime.ref(DESK).send(Line("nap once"), message_id="m1")
+        await until(lambda: lines(path) == ["nap once"])
+        begun = time.monotonic()
+        database.pass_lease()
+        await runtime.ref("service/other").ask(Whoami(), timeout=60)  # it is here that the loss is noticed
+        assert await runtime.ref(DESK).ask(Line("after it"), timeout=60) == 3
+        assert time.monotonic() - begun < 20
+        async with database.client() as client:
+            kept = await client.message(DESK, "m1")
+            assert kept is not None
+            assert (kept.status, kept.deliveries) == ("handled", 1)
+    assert lines(path) == ["nap once", "nap once", "after it"]
 
 
 @ONE_STORE

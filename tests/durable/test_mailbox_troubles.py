@@ -24,7 +24,6 @@ from greenroom.persistence import (
     RegisterExecution,
 )
 from greenroom.runtime.durable.payloads import Payloads
-from greenroom.runtime.durable.sweep import SweepFailed
 from greenroom.testing import Away, OutcomeLost, StatementError, StoreFaults
 from greenroom.testing.wrapped_driver import WrappedDriver
 from tests.durable.desks import DESK, Desk, Script, desk
@@ -235,7 +234,7 @@ async def test_k01_all_that_a_lost_execution_owned_is_handled_though_the_store_f
             assert script.seen == []  # the lost one's lease still lasts
             database.pass_lease()
             await come_back(faults)
-            failed = events_of(SweepFailed, events)
+            failed = events_of(gr.SweepFailed, events)
             await anyio.sleep(7.0)
             assert script.seen == ["orphaned"] * ORPHANS
             assert failed

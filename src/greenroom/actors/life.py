@@ -355,6 +355,8 @@ class ActorLife:
             self._crash = classify(error, self.loop.cancelled)
             if self.phase in (Phase.STARTING, Phase.RUNNING):
                 self._scopes.cancel()
+            if isinstance(self.body, OwnProcess):
+                self.body.kill_process()
 
     def companion_ended(self, verdict: Verdict | None) -> None:
         if verdict is not None and self._cancelled_at is None:

@@ -78,7 +78,11 @@ class DeliveryLoop(MessageLoop):
         return super()._find(envelope)
 
     async def _deliver(self, target: Any, message: StoredMessage) -> None:
-        """Handle one message that was fetched."""
+        """Deal with one message that was fetched."""
+        await self._deal_with(target, message)
+        self._see_to_more()
+
+    async def _deal_with(self, target: Any, message: StoredMessage) -> None:
         custody = self._custody
         try:
             content = await custody.content(message)
@@ -93,7 +97,6 @@ class DeliveryLoop(MessageLoop):
             self._hand_to(handler, message, content)
         else:
             await self._handle(handler, target, message, content)
-        self._see_to_more()
 
     def _see_to_more(self) -> None:
         if self._custody.queue.next_stored() is None:
