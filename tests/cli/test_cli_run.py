@@ -84,10 +84,12 @@ def test_a_terminal_is_shown_the_tree_and_at_the_end_the_last_lines(tmp_path: Pa
 
 def test_an_example_can_be_run_by_its_name(tmp_path: Path) -> None:
     root = Path(__file__).parents[2]
-    (tmp_path / "a.py").write_text("def f(): pass\n")
+    folder = tmp_path / "reviewed"
+    folder.mkdir()
+    (folder / "a.py").write_text("def f(): pass\n")
     done = subprocess.run(
-        command("run", "examples.desk.service:tree"),
-        cwd=root, env={**environment(), "DESK_FOLDER": str(tmp_path)}, capture_output=True, text=True, timeout=50, check=False,
+        command("run", "examples.desk.service:tree", "--store", f"sqlite:///{tmp_path / 'desk.db'}"),
+        cwd=root, env={**environment(), "DESK_FOLDER": str(folder)}, capture_output=True, text=True, timeout=50, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stdout.partition(";")[0]) == (0, "2 files seen")
 

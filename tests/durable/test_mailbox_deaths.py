@@ -58,7 +58,7 @@ def test_i5_the_same_everywhere_on_postgresql(backend: Backend, postgres: Server
 
 @pytest.mark.full
 def test_i5_wherever_its_recovery_dies_too(backend: Backend) -> None:
-    assert interrupt_everywhere(notes_and_a_question, backend=backend, twice=True).trials
+    assert interrupt_everywhere(notes_and_a_question, backend=backend, twice=True, sample=(1, 0.4)).trials
 
 
 async def test_i1_what_is_not_acknowledged_when_the_execution_dies_may_be_sent_again(database: Shared) -> None:

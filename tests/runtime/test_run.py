@@ -160,7 +160,7 @@ def test_it_runs_on_uvloop_when_asked() -> None:
         ({"backend": "curio"}, "choose 'asyncio' or 'trio'"),
         ({"backend": "trio", "uvloop": True}, "goes with backend='asyncio'"),
         ({"final_deadline": 0}, "final_deadline"),
-        ({"store": "sqlite:///x"}, "store"),
+        ({"store": 5}, "the URL of a database"),
     ],
 )
 def test_options_that_cannot_work_are_refused_before_anything_runs(options: dict[str, Any], text: str) -> None:

@@ -347,7 +347,7 @@ class PartitionSupervisor(SupervisorSpec):
         return tuple((self.template.renamed(str(number)),) for number in range(self.partitions))
 
 
-WITH_A_STORE = "Runtime(tree, store='sqlite:///service.db')"
+WITH_A_STORE = "Runtime(tree, store='sqlite:///service.db'), or greenroom run … --store sqlite:///service.db"
 """The way out for who has none."""
 
 
