@@ -14,14 +14,10 @@ from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from typing import Final
 
-import attrs
-
 from benchmarks import dbos_send, floor, greenroom_store, raw, store_alone
 from benchmarks.databases import KINDS, Databases, Kind, missing_for_postgres
-from benchmarks.harness import Benchmark, Case, Figures, Metric, Target, main
-from benchmarks.loops import run_on
-
-LOOPS: Final = ("asyncio", "trio")
+from benchmarks.harness import Benchmark, Figures, Metric, Target, main
+from benchmarks.subjects import LOOPS, Measure, Size, Subject, make_cases, on_loop, without_postgres
 
 METRICS: Final = (
     Metric(name="accepted_1", unit="messages/s", meaning="one sender; raw: a row a commit"),
@@ -70,17 +66,6 @@ def _targets() -> Iterator[Target]:
     yield Target(metric="handled_1", subject="greenroom", against="floor", backends=on_all)
 
 
-@attrs.frozen(kw_only=True)
-class Size:
-    """How much is done of one topic, in full and under `--quick`."""
-
-    full: int
-    quick: int
-    rounds: int = 5
-    quick_rounds: int = 1
-    warm: bool = True
-
-
 SIZES: Final = {
     "accepted_1": Size(full=5_000, quick=300),
     "accepted_200": Size(full=100_000, quick=6_000),
@@ -91,19 +76,6 @@ SIZES: Final = {
     "recovery": Size(full=100_000, quick=5_000, rounds=1, warm=False),
     "waiting": Size(full=1_000_000, quick=10_000, rounds=1, warm=False),
 }
-
-Measure = Callable[[Databases, Kind, str, int], Figures]
-"""Does n operations on a database and an event loop."""
-
-
-def on_loop(measure: Callable[[str, int], Awaitable[Figures]]) -> Measure:
-    """Run an asynchronous measurement of an empty store, in a fresh event loop."""
-
-    def on(databases: Databases, kind: Kind, loop: str, n: int) -> Figures:
-        with databases.fresh_store(kind) as url:
-            return run_on(loop, measure, url, n)
-
-    return on
 
 
 def by_senders(stem: str, measure: Callable[[str, int, int], Awaitable[Figures]]) -> dict[str, Measure]:
@@ -145,18 +117,6 @@ def waiting(databases: Databases, kind: Kind, loop: str, n: int) -> Figures:
         return greenroom_store.waiting(url, loop, n)
 
 
-@attrs.frozen(kw_only=True)
-class Subject:
-    """Who is measured, and how for each topic. `loops` is empty for one that runs on no event loop of ours."""
-
-    name: str
-    measures: dict[str, Measure]
-    kinds: tuple[Kind, ...] = KINDS
-    loops: tuple[str, ...] = LOOPS
-    share: float = 1.0
-    """Of the operations."""
-
-
 def find_subjects() -> tuple[list[Subject], list[str]]:
     """Those that can run here, and a note for each that cannot."""
     subjects = [
@@ -190,33 +150,8 @@ def find_subjects() -> tuple[list[Subject], list[str]]:
         )
     if (absent := missing_for_postgres()) is not None:
         notes.append(f"{absent} is not installed: PostgreSQL is left out")
-        subjects = [attrs.evolve(subject, kinds=("sqlite",)) for subject in subjects if "sqlite" in subject.kinds]
+        subjects = without_postgres(subjects)
     return subjects, notes
-
-
-def make_cases(databases: Databases, subjects: list[Subject], *, quick: bool) -> Iterator[Case]:
-    """Each topic's cases, database by database, so that those that will be compared are measured close together."""
-    for topic, size in SIZES.items():
-        for kind in KINDS:
-            for loop in (*LOOPS, ""):
-                for subject in subjects:
-                    if topic in subject.measures and kind in subject.kinds and loop in (subject.loops or ("",)):
-                        yield _make_case(databases, topic, size, subject, kind, loop, quick=quick)
-
-
-def _make_case(
-    databases: Databases, topic: str, size: Size, subject: Subject, kind: Kind, loop: str, *, quick: bool
-) -> Case:
-    n = round((size.quick if quick else size.full) * subject.share)
-    return Case(
-        topic=topic,
-        subject=subject.name,
-        backend=f"{kind} {loop}".strip(),
-        measure=partial(subject.measures[topic], databases, kind, loop),
-        n=n,
-        rounds=size.quick_rounds if quick else size.rounds,
-        warm=max(1, n // 10) if size.warm and not quick else 0,
-    )
 
 
 def build(databases: Databases, quick: bool) -> Benchmark:
@@ -225,7 +160,7 @@ def build(databases: Databases, quick: bool) -> Benchmark:
     return Benchmark(
         title="The store: persistent mailboxes and durable actors",
         metrics=METRICS,
-        cases=tuple(make_cases(databases, subjects, quick=quick)),
+        cases=tuple(make_cases(databases, subjects, SIZES, quick=quick)),
         targets=tuple(_targets()),
         notes=(*notes, f"databases in {databases.folder}, on the disk of that folder"),
     )
