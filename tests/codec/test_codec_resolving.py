@@ -58,6 +58,11 @@ def test_a_name_that_is_gone_is_refused_with_the_way_out() -> None:
     assert isinstance(caught.value.__cause__, LookupError)
 
 
+def test_a_class_of_another_program_s_main_file_is_told_to_move_to_a_module() -> None:
+    with pytest.raises(LookupError, match="it was the main file of another program: move the class to a module"):
+        import_class("__main__:NobodyIsCalledThis")
+
+
 def test_a_module_that_is_gone_is_named() -> None:
     with pytest.raises(Undecodable, match=r"there is no module 'no_such_module'"):
         by_name().decode(b'{"$":"no_such_module.x:Gone"}')

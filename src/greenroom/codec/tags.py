@@ -98,9 +98,10 @@ def import_class(tag: str) -> type[Any]:
         try:
             found = getattr(found, name)
         except AttributeError:
+            renamed = f'if the class was renamed, give its new self @wire(aliases=["{tag}"]) and register it'
+            moved = "it was the main file of another program: move the class to a module, which both import; or "
             raise LookupError(
-                f"module {module_name!r} has no {qualname!r}: if the class was renamed, give its new self "
-                f'@wire(aliases=["{tag}"]) and register it'
+                f"module {module_name!r} has no {qualname!r}: {moved if module_name == '__main__' else ''}{renamed}"
             ) from None
     if not isinstance(found, type):
         raise LookupError(f"{tag} is not a class")
