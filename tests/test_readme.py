@@ -14,7 +14,7 @@ import pytest
 import greenroom as gr
 
 README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
-PROGRAM, SERVICE, DURABLE = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+PROGRAM, SERVICE, DURABLE, AGENT = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "trio"])
@@ -31,6 +31,30 @@ def test_the_durable_program_prints_what_its_comments_say(tmp_path: Path, loop: 
     program.write_text(DURABLE.replace("anyio.run(main)", f"anyio.run(main, backend={loop!r})"), encoding="utf-8")
     done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.split() == re.findall(r"print\(.*# (\w+)", DURABLE)
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "trio"])
+@pytest.mark.parametrize("killed_at", ["reading whales-1", "reading whales-2", "reading whales-3"])
+def test_the_agent_goes_on_where_it_was_killed(tmp_path: Path, loop: str, killed_at: str) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(AGENT.replace("anyio.run(main)", f"anyio.run(main, backend={loop!r})"), encoding="utf-8")
+    command = [sys.executable, str(program)]
+    said = []
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as first:
+        assert first.stdout is not None
+        for line in first.stdout:
+            said.append(line.strip())
+            if said[-1] == killed_at:
+                first.kill()
+    again = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True, cwd=tmp_path)
+    *pages, result = again.stdout.splitlines()
+    assert result == re.findall(r"print\(.*# (.+)", AGENT)[-1]
+    assert pages[0] == killed_at  # it was in hand, and nobody knows whether it was read
+    assert [*said[:-1], *pages] == ["reading whales-1", "reading whales-2", "reading whales-3"]
+
+
+def test_the_agent_is_short() -> None:
+    assert len([line for line in AGENT.splitlines() if line.strip()]) <= 25
 
 
 def test_the_first_program_is_short() -> None:

@@ -11,10 +11,10 @@ import os
 
 import greenroom as gr
 from greenroom.demo.clerk import Clerk
-from greenroom.demo.index import Shelf
 from greenroom.demo.intake import Intake
 from greenroom.demo.reader import IsolatedReader, Reader
 from greenroom.demo.reporter import Outcome, Reporter
+from greenroom.demo.reviewer import Reviewer
 from greenroom.demo.text import encode_path
 
 
@@ -46,18 +46,15 @@ def tree() -> gr.Supervisor:
         period=5.0,
         backoff=gr.Backoff(0.05, maximum=1.0),
     )
-    # What is asked for and what is still to be read waits in persistent mailboxes; a crash brings it back as often as it
-    # comes. What is known is in the index, a pool of durable actors.
-    work = gr.PersistentMailbox(max_deliveries=1_000)
-    # The intake ends when the report is written, and as a significant child it takes the desk with it.
+    # The review is a task of the reviewers: what its code has learned is in its journal, and in no actor. The reporter reads
+    # that as it grows. The intake submits the task, and ends when it has; as a significant child it takes the desk with it.
     return gr.Supervisor(
         "desk",
         readers,
-        gr.DurableActors("index", Shelf, max_resident=20, idle=5.0, max_deliveries=25),
-        gr.Child("reporter", Reporter, folder, None, None, show),
-        gr.Child("clerk", Clerk, folder, pool, mailbox=work, shutdown=0.2),
-        gr.Child("clerk-large", Clerk, folder, ("isolated",), mailbox=work, shutdown=0.2),
-        gr.Child("intake", Intake, folder, mailbox=work, shutdown=0.2, restart="transient", significant=True),
+        gr.Child("clerk", Clerk, folder, pool, shutdown=0.2),
+        gr.Child("reporter", Reporter, folder, None, show),
+        gr.Agents("reviewers", Reviewer),
+        gr.Child("intake", Intake, folder, restart="transient", significant=True, intensity=(3, 60.0)),
         auto_shutdown="any_significant",
         intensity=10,
         period=5.0,

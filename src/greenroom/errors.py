@@ -560,6 +560,17 @@ class InvalidTaskId(Misuse, ValueError):
         )
 
 
+class InvalidMessageId(Misuse, ValueError):
+    """Something that cannot be the id of a message to a task."""
+
+    def __init__(self, message_id: object) -> None:
+        shown = repr(message_id)
+        self.message_id = message_id
+        super().__init__(
+            f"{shown if len(shown) <= 250 else shown[:250] + '...'} cannot be a message_id: 1 to 200 printable characters, not blank"
+        )
+
+
 class NoSuchPool(Misuse, LookupError):
     """Tasks were to be submitted to a pool that nothing has ever run on this store: no `gr.Agents` has that path."""
 
@@ -579,6 +590,24 @@ class NoSuchTask(Misuse, LookupError):
         super().__init__(
             f"there is no task {task_id!r} in this store: it was never submitted, or retention has forgotten it"
         )
+
+
+class BadCursor(Misuse, ValueError):
+    """Something that is not the cursor of an event of a task."""
+
+    def __init__(self, task_id: str, cursor: object) -> None:
+        self.task_id, self.cursor = task_id, cursor
+        super().__init__(
+            f"{cursor!r} is no cursor of task {task_id!r}: give that of an event that was seen, or 0 for the beginning"
+        )
+
+
+class BadJournal(Misuse, ValueError):
+    """A file is no saved journal of a task, or not of a version that this code reads."""
+
+    def __init__(self, why: str) -> None:
+        self.why = why
+        super().__init__(f"this is no saved journal: {why}. `greenroom export` makes them")
 
 
 class TaskConflict(Refused):
@@ -625,7 +654,21 @@ class Cancelled(BaseException):
     It is the task's own, the same on both event loops and at replay. It is not the exception that the event loop cancels with
     (`anyio.get_cancelled_exc_class()`): that one never stands for a decision about the task. Let it pass; a branch that catches it
     meets it again at its next call.
+
+    `reason` says why, for people and at replay the same: what `TaskHandle.cancel` was told, or which limit or nursery it was.
     """
+
+    def __init__(self, reason: str = "") -> None:
+        self.reason = reason
+        super().__init__(reason)
+
+
+class Interrupted(Failure):
+    """A question to a task was accepted by its handler, and the task ended before that had answered. What it had done stands."""
+
+    def __init__(self, task_id: str, message_id: str, why: str) -> None:
+        self.task_id, self.message_id, self.why = task_id, message_id, why
+        super().__init__(f"the handler of message {message_id!r} to task {task_id!r} was interrupted: {why}")
 
 
 class OperationFailed(Failure):
@@ -694,6 +737,18 @@ class ForeignDeadline(Misuse):
         super().__init__(
             f"branch {branch} called inside a deadline of the event loop (anyio.move_on_after, fail_after, trio's): where it "
             "strikes is not recorded. Use `with task.move_on_after(seconds):`"
+        )
+
+
+class Stalled(Misuse):
+    """Control code has waited for too long for something that is no call of the task's. The activation was broken off."""
+
+    def __init__(self, branch: str, seconds: float) -> None:
+        self.branch, self.seconds = branch, seconds
+        super().__init__(
+            f"branch {branch} has waited for more than {seconds:g} s for something that is no call on the task (a lock, an event, a "
+            "queue, a client of yours): what takes time belongs into an operation (`task.run`), and what is waited for comes by "
+            "`task.receive`, `task.sleep` or `task.callback`"
         )
 
 

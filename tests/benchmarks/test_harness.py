@@ -179,7 +179,7 @@ def test_a_percentile_is_a_value_that_occurred_and_covers_its_share(values: list
     assert sum(value < found for value in values) < len(values) * percent / 100
 
 
-def test_p50_and_p99_of_a_hundred_values_are_the_fiftieth_and_the_ninety_ninth() -> None:
+def test_the_p50_and_p99_of_a_hundred_values_are_the_fiftieth_and_the_ninety_ninth() -> None:
     values = [float(value) for value in range(100, 0, -1)]
     assert (p50(values), p99(values)) == (50, 99)
 

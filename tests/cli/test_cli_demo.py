@@ -50,7 +50,13 @@ def test_a_folder_is_reviewed_and_the_summary_says_how_it_went(tmp_path: Path) -
     assert re.fullmatch(r"[0-9.]+ seconds, 0 restarts", rest[2])
     assert rest[3:] == [f"wrote {tmp_path}/.greenroom/report.json", f"wrote {tmp_path}/.greenroom/report.md"]
     run = run_of(tmp_path / ".greenroom")
-    assert (run["recorded_once"], run["recorded_twice"], run["services"], run["files_taken_up_again"]) == (40, 0, 1, 0)
+    assert (run["processes"], run["operations_kept"], run["operations_invoked_again"], run["recorded_twice"]) == (
+        1,
+        0,
+        0,
+        0,
+    )
+    assert run["operations"] == 37 + 1  # each file that was not skipped, and finding them
 
 
 def test_the_current_folder_is_reviewed_unless_another_is_named(tmp_path: Path) -> None:
@@ -70,8 +76,7 @@ def seed_that_kills(readers: int, after: int) -> int:
 
 @pytest.mark.parametrize("loop", ["asyncio", "trio"])
 def test_chaos_kills_and_crashes_and_the_findings_stay_the_same(tmp_path: Path, loop: str) -> None:
-    # One reader has 72 files on their way at most, so the last one comes up long after the strike: the isolated reader has
-    # to come back to read it.
+    # The last file comes up long after the strike: the isolated reader has to come back to read it.
     folder = fill(tmp_path / "folder", 300)
     (folder / "z_large.toml").write_text("# just a comment\n" * 1_000)
     (folder / "deep.json").write_text(DEEP)
@@ -253,9 +258,16 @@ def test_the_summary_counts_by_state_and_by_code() -> None:
 
 
 def test_the_summary_of_a_review_that_was_taken_up_again_says_what_that_cost() -> None:
-    run: dict[str, Json] = {"seconds": 1.5, "restarts": {}, "services": 3, "files_taken_up_again": 70}
+    run: dict[str, Json] = {
+        "seconds": 1.5,
+        "restarts": {},
+        "processes": 3,
+        "operations": 700,
+        "operations_kept": 350,
+        "operations_invoked_again": 32,
+    }
     assert summary(Outcome(files=(), records=(), run=run))[3:] == [
-        "the work of 3 processes; 70 files were in hand at a crash, and were taken up again"
+        "the work of 3 processes: of 700 operations the last one kept 350; 32 were in hand at a crash, and were invoked again"
     ]
 
 
@@ -266,24 +278,24 @@ def test_a_failure_of_the_report_names_the_way_out() -> None:
 @pytest.mark.parametrize(
     ("walked", "said"),
     [
-        (False, "1,200 found so far, 1,100 answered, 2 crashes by files"),
-        (True, "1,200 found, 1,100 answered, 2 crashes by files"),
+        (False, "1,200 found so far, 1,100 answered, 2 given up"),
+        (True, "1,200 found, 1,100 answered, 2 given up"),
     ],
 )
 def test_progress_says_whether_the_walk_goes_on(walked: bool, said: str) -> None:
-    assert progress_line(Progress(found=1200, answered=1100, walked=walked, crashes=2)) == said
+    assert progress_line(Progress(found=1200, answered=1100, walked=walked, given_up=2)) == said
 
 
 @pytest.mark.parametrize(
     ("event", "said"),
     [
         (
-            gr.ActorEnded(at=0, path="desk/index", incarnation=1, exit=gr.Exit("error", ValueError("a\nb"))),
-            "crash: desk/index (life 1), error: ValueError: a",
+            gr.ActorEnded(at=0, path="desk/clerk", incarnation=1, exit=gr.Exit("error", ValueError("a\nb"))),
+            "crash: desk/clerk (life 1), error: ValueError: a",
         ),
-        (gr.ActorEnded(at=0, path="desk/index", incarnation=1, exit=gr.Exit("shutdown")), ""),
-        (gr.ActorStarted(at=0, path="desk/index", incarnation=1), ""),
-        (gr.ActorStarted(at=0, path="desk/index", incarnation=2), "again: desk/index (life 2)"),
+        (gr.ActorEnded(at=0, path="desk/clerk", incarnation=1, exit=gr.Exit("shutdown")), ""),
+        (gr.ActorStarted(at=0, path="desk/clerk", incarnation=1), ""),
+        (gr.ActorStarted(at=0, path="desk/clerk", incarnation=2), "again: desk/clerk (life 2)"),
         (
             gr.LoopBlocked(at=0, path="", seconds=1.25, message_type=None, stack=""),
             "block: something held the event loop for 1.2 s",

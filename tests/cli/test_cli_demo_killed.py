@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 
 from greenroom.demo.files import walk
+from greenroom.demo.reviewer import IN_HAND, LARGE_IN_HAND
+from greenroom.demo.values import Found
 from tests.cli.services import command, environment, finished, in_terminal
 from tests.demo.desks import DEEP, fill
 
@@ -50,40 +52,32 @@ def calm(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
 # ------------------------------------------------------------------------------------------- how far the store is
 
 
-def count(store: Path, condition: str) -> int:
-    """Messages in the store of which something is true; 0 while there is no store."""
+def count(store: Path, what: str) -> int:
+    """How much of something is in the store; 0 while there is no store."""
     try:
         with sqlite3.connect(f"file:{store}?mode=ro", uri=True) as connection:
-            return int(connection.execute(f"SELECT count(*) FROM messages WHERE {condition}").fetchone()[0])
+            return int(connection.execute(f"SELECT count(*) FROM {what}").fetchone()[0])
     except sqlite3.OperationalError:  # it is not there yet, or just being made
         return 0
 
 
 def asked(store: Path) -> bool:
-    return count(store, "address = 'desk/intake'") > 0
+    return count(store, "tasks") > 0
 
 
-def begun(store: Path) -> bool:
-    return count(store, "address = 'desk/clerk' AND deliveries > 0") > 0
+def on_record(least: int) -> Callable[[Path], bool]:
+    def told(store: Path) -> bool:
+        return count(store, "journal WHERE kind = 'outcome'") >= least
 
-
-def portions(least: int) -> Callable[[Path], bool]:
-    def done(store: Path) -> bool:
-        return count(store, "address LIKE 'desk/clerk%' AND status = 'handled'") >= least
-
-    return done
-
-
-def reporting(store: Path) -> bool:
-    return count(store, "address LIKE 'desk/index/%' AND type LIKE '%ShowKept'") > 0
+    return told
 
 
 MOMENTS = {
     "when the review was asked for": asked,
-    "when the first portion was begun": begun,
-    "when the first portion was done": portions(1),
-    "in the middle": portions(FILES // 100),
-    "when the report was being put together": reporting,
+    "when the files were found": on_record(1),
+    "when the first file was read": on_record(2),
+    "in the middle": on_record(FILES // 2),
+    "when the last file was read": on_record(FILES + 9),
 }
 
 
@@ -113,29 +107,41 @@ def test_a_review_that_was_killed_finds_what_an_undisturbed_one_does(
     assert done.stdout.startswith(f"going on with the review of {folder} ")
     run = run_of(tmp_path)
     assert findings(tmp_path) == calm
-    assert (run["recorded_twice"], run["recorded_once"], run["services"]) == (0, len(list(walk(folder))), 2)
-    assert f"the work of 2 processes; {run['files_taken_up_again']} files were in hand at a crash" in done.stdout
+    assert run["recorded_twice"] == 0
+    assert run["operations"] == 1 + sum(isinstance(item, Found) for item in walk(folder))
+    if run["operations_kept"]:
+        assert (
+            f"the work of 2 processes: of {run['operations']} operations the last one kept {run['operations_kept']}; "
+            f"{run['operations_invoked_again']} were in hand at a crash, and were invoked again\n"
+        ) in done.stdout
+    else:
+        assert MOMENTS[moment] is asked
 
 
 def test_a_review_that_was_killed_twice_finds_the_same(tmp_path: Path, folder: Path, calm: bytes) -> None:
-    def again(store: Path) -> bool:
-        return count(store, "address LIKE 'desk/clerk%' AND deliveries > 1") > 0
-
-    assert killed(folder, tmp_path, portions(2)) == -signal.SIGKILL
-    assert killed(folder, tmp_path, again, "--resume", "--chaos", "--backend", "trio") == -signal.SIGKILL
+    assert killed(folder, tmp_path, on_record(100)) == -signal.SIGKILL
+    before = count(tmp_path / "review.db", "journal")
+    assert (
+        killed(folder, tmp_path, on_record(before + 50), "--resume", "--chaos", "--backend", "trio") == -signal.SIGKILL
+    )
     assert finished("demo", str(folder), "--out", str(tmp_path), "--resume", cwd=folder).returncode == 0
     run = run_of(tmp_path)
     assert findings(tmp_path) == calm
-    assert (run["services"], run["recorded_twice"]) == (3, 0)
+    assert (run["processes"], run["recorded_twice"]) == (3, 0)
+    assert run["operations_kept"] >= 150
+    assert 0 < run["operations_invoked_again"] <= 2 * (IN_HAND + LARGE_IN_HAND)
 
 
 @pytest.mark.parametrize("options", [(), ("--chaos", "--seed", "1", "--backend", "trio")], ids=["calm", "chaos"])
 def test_the_demo_kills_itself_and_goes_on(tmp_path: Path, folder: Path, calm: bytes, options: tuple[str, ...]) -> None:
     done = finished("demo", str(folder), "--out", str(tmp_path), "--kill", *options, cwd=folder)
     assert (done.returncode, done.stderr) == (0, "")
-    assert re.search(r"^killed the process \d+ with SIGKILL: \d+ of \d+ portions were done$", done.stdout, re.MULTILINE)
+    assert re.search(
+        r"^killed the process \d+ with SIGKILL: \d+ of \d+ paths had their result on record$", done.stdout, re.MULTILINE
+    )
     assert findings(tmp_path) == calm
-    assert run_of(tmp_path)["services"] == 2
+    assert run_of(tmp_path)["processes"] == 2
+    assert run_of(tmp_path)["operations_kept"] >= FILES // 2
     assert run_of(tmp_path)["recorded_twice"] == 0
 
 
@@ -148,11 +154,12 @@ def test_the_terminal_is_shown_both_halves(tmp_path: Path, folder: Path) -> None
     assert shown.rindex("\x1b[?25h") > shown.rindex("\x1b[?25l")  # the cursor is there again
 
 
-def test_a_service_that_ends_before_it_can_be_killed_is_said_to_have(tmp_path: Path) -> None:
+def test_a_review_that_is_over_in_no_time_is_said_to_be_whenever_its_process_is_killed(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     done = finished("demo", "empty", "--out", "out", "--kill", "--time-limit", "0.1", cwd=tmp_path)
     assert done.returncode == 0
-    assert ("could be killed" in done.stdout) is not ("going on" in done.stdout)
+    ends = ("over before its process could be killed", "going on with the review", "there is nothing to resume")
+    assert sum(end in done.stdout for end in ends) == 1
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -212,25 +219,24 @@ def test_a_finished_review_can_be_begun_anew(tmp_path: Path) -> None:
     for _ in range(2):
         done = finished("demo", ".", cwd=tmp_path)
         assert done.stdout.splitlines()[0].startswith("reviewing ")
-        assert run_of(tmp_path / ".greenroom")["services"] == 1
+        assert run_of(tmp_path / ".greenroom")["processes"] == 1
 
 
 def test_an_unfinished_review_that_is_begun_anew_is_mentioned(tmp_path: Path, folder: Path) -> None:
-    assert killed(folder, tmp_path, portions(1)) == -signal.SIGKILL
+    assert killed(folder, tmp_path, on_record(2)) == -signal.SIGKILL
     done = finished("demo", str(folder), "--out", str(tmp_path), cwd=folder)
     assert done.returncode == 0
     assert done.stdout.splitlines()[0] == (
         f"an unfinished review was in {tmp_path}/review.db; this one begins anew (--resume takes one up)"
     )
-    assert run_of(tmp_path)["services"] == 1
+    assert run_of(tmp_path)["processes"] == 1
 
 
 def test_the_store_of_another_folder_is_not_resumed(tmp_path: Path, folder: Path) -> None:
     (tmp_path / "other").mkdir()
-    assert killed(folder, tmp_path / "out", portions(1)) == -signal.SIGKILL
+    assert killed(folder, tmp_path / "out", on_record(2)) == -signal.SIGKILL
     assert refusal(tmp_path, "other", "--out", "out", "--resume") == (
-        f"{tmp_path}/out/review.db holds the review of {folder}: "
-        "resume that one, or begin one of this folder without --resume"
+        f"{tmp_path}/out/review.db holds another review: resume that one, or begin one of this folder without --resume"
     )
 
 

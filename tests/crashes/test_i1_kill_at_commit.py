@@ -16,14 +16,18 @@ import anyio
 import pytest
 
 from greenroom.persistence import ListMessages, fetch, open_store
+from greenroom.persistence.postgres.functions import NAMES
+from greenroom.testing import Cut, PostgresProxy
 from tests.crashes.desks import CLIENT, check_after_kill, kept, prepare
 from tests.crashes.system_calls import killed_at
-from tests.persistence.postgres.proxy import Cut, Line, Message, Proxy
 
 pytestmark = pytest.mark.real_time
 
 COUNT = 3
 """Messages that a client is to send."""
+
+ACCEPTS = f"{NAMES['accept']}(".encode()
+"""The call that accepts a message for an address without an owner. (The one for a lone message does nothing there.)"""
 
 
 # ----------------------------------------------------------------------------------------------------------- SQLite
@@ -62,39 +66,27 @@ def test_i1_wherever_a_client_is_killed_while_sqlite_writes_it_has_lost_nothing_
 # ------------------------------------------------------------------------------------------------------- PostgreSQL
 
 
-class Killer(Proxy):
-    """A proxy that kills a client when it sees its commit. Whether the server gets that is the cut's affair."""
-
-    victim: subprocess.Popen[str]
-
-    def _commits(self, line: Line, message: Message) -> bool:
-        if not super()._commits(line, message):
-            return False
-        self.victim.kill()
-        self.victim.wait()
-        return True
-
-    @property
-    def idle(self) -> bool:
-        """Nothing is under way to the server or back."""
-        return not self._lines
-
-
 @pytest.mark.parametrize("arrives", [False, True])
 def test_i1_a_client_that_is_killed_with_its_commit_on_the_way_to_postgresql_has_lost_nothing_acknowledged(
     postgres_url: str, arrives: bool
 ) -> None:
     prepare(postgres_url)
-    killer = Killer(postgres_url, (b"greenroom_accept_",))
-    with killer:
+    victims: list[subprocess.Popen[str]] = []
+
+    def kill() -> None:
+        victims[-1].kill()
+        victims[-1].wait()
+
+    with PostgresProxy(postgres_url, (ACCEPTS,), at_cut=kill) as proxy:
         for number in range(1, 2 * COUNT, 2):
-            command = (*CLIENT, killer.url, str(number), "1")
-            killer.plan(Cut.AT_COMMIT if arrives else Cut.BEFORE_COMMIT)
-            with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as killer.victim:
-                told, _ = killer.victim.communicate(timeout=30)
-            assert killer.victim.returncode == -9
+            proxy.plan(Cut.AT_COMMIT if arrives else Cut.BEFORE_COMMIT)
+            command = (*CLIENT, proxy.url, str(number), "1")
+            with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as client:
+                victims.append(client)
+                told, _ = client.communicate(timeout=30)
+            assert client.returncode == -9
             assert told == ""
-            while not killer.idle:
+            while not proxy.idle:
                 time.sleep(0.005)
             assert (f"m{number}" in kept(postgres_url)) is arrives
             check_after_kill(postgres_url, [f"m{earlier} accepted" for earlier in range(1, number)], number + 1)

@@ -205,7 +205,7 @@ async def messages_without_room_are_held_and_brought_in_order(life: Life) -> Non
             except gr.MailboxFull:
                 return False
 
-        await until(have_come, every=61.0)
+        await until(have_come)
         assert await account_of(runtime, "shop/bob") == Account(30, names)
         assert await account_of(runtime, "shop/ann") == Account(-30, names)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import anyio
 import attrs
 
 import greenroom as gr
-from greenroom.demo.messages import Read
+from greenroom.demo.messages import HowFar, Progress, Read
 from greenroom.demo.reader import READER_MAILBOX, IsolatedReader, Reader
 from greenroom.demo.reporter import Outcome
 from greenroom.demo.review_store import store_url
@@ -48,6 +49,16 @@ class Fragile(IsolatedReader):
                 os.kill(os.getpid(), signal.SIGKILL)
             case "exit.toml":
                 os._exit(3)
+        return super().review(found)
+
+
+class Counting(SlowReader):
+    """Counts in `times` how often each file was read."""
+
+    times: Counter[str]
+
+    def review(self, found: Found) -> FileRecord:
+        self.times[found.path] += 1
         return super().review(found)
 
 
@@ -119,7 +130,6 @@ async def review(
     events: list[gr.Event] = []
     tree = desk(
         folder,
-        store=None if store is None else store_url(store),
         readers=readers_of(folder) if readers is None else readers,
         chaos=chaos,
         written=outcomes.append,
@@ -134,3 +144,15 @@ async def review(
                 events.extend(stream.pending())
     (outcome,) = outcomes
     return Reviewed(outcome, (folder / ".greenroom" / "report.json").read_bytes(), events)
+
+
+async def some_answered(runtime: gr.Runtime, least: int) -> Progress:
+    """Wait until so many paths have their result on record."""
+    while (progress := await runtime.ref("desk/reporter").ask(HowFar())).answered < least:
+        pass
+    return progress
+
+
+def causes(error: BaseException | None) -> list[str]:
+    """What an error says, and what each of its causes does."""
+    return [] if error is None else [str(error), *causes(error.__cause__)]

@@ -65,7 +65,7 @@ def test_only_an_actor_with_a_process_of_its_own_is_killed() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["readers/reader-1", "readers/reader-2", "readers/isolated", "index/{shelf}", "reporter", "clerk", "intake"],
+    ["readers/reader-1", "readers/reader-2", "readers/isolated", "reporter", "clerk", "intake"],
 )
 def test_every_actor_of_the_desk_is_a_victim(name: str) -> None:
     assert name in victims([*pool_of("/folder", 2), isolated_reader("/folder")])

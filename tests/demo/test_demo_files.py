@@ -297,3 +297,22 @@ def test_a_file_that_has_grown_above_the_limit_is_not_taken_in_whole(tmp_path: P
     assert read(tmp_path, Found(path="a.py", kind=Kind.PYTHON, size=1)) == Skipped(
         path="a.py", reason=SkipReason.TOO_LARGE
     )
+
+
+@pytest.mark.parametrize("report", [None, "a", "sub/out"])
+def test_what_comes_behind_each_path_is_the_rest_of_the_walk(tmp_path: Path, report: str | None) -> None:
+    put(tmp_path, "a/b/c.py", "a/b.py", "a-b/c.py", "a.py", "sub/out/report.md", "z/.greenroom/x", ".b", "caf\udce9.py")
+    out = None if report is None else tmp_path / report
+    everything = list(walk(tmp_path, out))
+    for place, item in enumerate(everything):
+        assert list(walk(tmp_path, out, after=item.path)) == everything[place + 1 :]
+
+
+def test_what_comes_behind_a_path_that_has_gone_is_what_came_behind_it(tmp_path: Path) -> None:
+    put(tmp_path, "a/b.py", "a/c.py", "d.py")
+    everything = list(walk(tmp_path))
+    (tmp_path / "a" / "b.py").unlink()
+    assert list(walk(tmp_path, after="a/b.py")) == everything[2:]
+    (tmp_path / "a" / "c.py").unlink()
+    (tmp_path / "a").rmdir()
+    assert [item.path for item in walk(tmp_path, after="a/b.py")] == ["d.py"]

@@ -359,3 +359,46 @@ async def test_r25_held_messages_reach_a_recipient_that_has_room_after_a_restart
         await settled()
         assert await runtime.ref(OTHER).ask(Look()) == ("1", "2", "3")
         assert await runtime.ref(PATH).ask(Look()) == ("go", "next")
+
+
+def unhurried(seen: list[tuple[str, float]], *words: str) -> Script:
+    """The recipient's: each word takes it a hundred seconds."""
+
+    def step_of(word: str) -> Callable[[Puppet], Awaitable[None]]:
+        async def step(puppet: Puppet) -> None:
+            await anyio.sleep(100)
+            seen.append((word, anyio.current_time()))
+
+        return step
+
+    return {word: step_of(word) for word in words}
+
+
+async def test_r25_held_messages_are_brought_as_room_comes_though_their_sender_has_nothing_else_to_do(
+    database: Shared,
+) -> None:
+    seen: list[tuple[str, float]] = []
+    script: Script = {"go": sending("1", "2", "3"), **unhurried(seen, "1", "2", "3")}
+    small = gr.PersistentMailbox(capacity=1)
+    async with database.runtime(
+        gr.Child("puppet", Puppet, script), gr.Child("other", Puppet, script, mailbox=small)
+    ) as runtime:
+        begun = anyio.current_time()
+        await runtime.ref(PATH).ask(Do("go"))
+        await anyio.sleep(350)
+    assert seen == [("1", begun + 100), ("2", begun + 200), ("3", begun + 300)]
+
+
+async def test_r25_the_same_after_a_restart_while_there_is_no_room(database: Shared) -> None:
+    seen: list[tuple[str, float]] = []
+    script: Script = {"go": sending("1", "2", "3"), **unhurried(seen, "1", "2", "3")}
+    children = (
+        gr.Child("puppet", Puppet, script),
+        gr.Child("other", Puppet, script, mailbox=gr.PersistentMailbox(capacity=1), shutdown="kill"),
+    )
+    async with database.runtime(*children) as runtime:
+        await runtime.ref(PATH).ask(Do("go"))
+    begun = anyio.current_time()
+    async with database.runtime(*children):
+        await anyio.sleep(350)
+    assert seen == [("1", begun + 100), ("2", begun + 200), ("3", begun + 300)]

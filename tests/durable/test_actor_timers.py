@@ -8,7 +8,7 @@ import anyio
 
 import greenroom as gr
 from tests.durable.helpers import Boom, raised, settled
-from tests.durable.puppets import Do, Look, Puppet, Script, mail_of
+from tests.durable.puppets import POOL, Do, Look, Puppet, Script, mail_of, pool
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -122,7 +122,7 @@ async def test_a_cancelled_timer_never_fires(database: Shared) -> None:
         assert await lines(runtime) == []
 
 
-async def test_a_timer_outlives_the_runtime_and_fires_at_its_moment(database: Shared) -> None:
+async def test_i06_a_timer_outlives_the_runtime_and_fires_at_its_moment(database: Shared) -> None:
     fired: list[float] = []
 
     async def note(puppet: Puppet) -> None:
@@ -137,6 +137,25 @@ async def test_a_timer_outlives_the_runtime_and_fires_at_its_moment(database: Sh
         await anyio.sleep(100)
         assert fired == [begun + 100]
         assert await lines(runtime) == ["tick"]
+
+
+async def test_a_timer_in_a_pool_outlives_the_runtime_and_fires_at_its_moment_though_nothing_else_happens(
+    database: Shared,
+) -> None:
+    fired: list[float] = []
+
+    async def note(puppet: Puppet) -> None:
+        fired.append(anyio.current_time())
+
+    script: Script = {"set": timer(1000.5, "tick"), "set again": timer(700, "tick", key="other"), "tick": note}
+    async with database.runtime(pool(script)) as runtime:
+        begun = anyio.current_time()
+        await runtime.ref(f"{POOL}/ann").ask(Do("set"))
+        await runtime.ref(f"{POOL}/bob").ask(Do("set again"))
+    await anyio.sleep(100)
+    async with database.runtime(pool(script)):
+        await anyio.sleep(2000)
+    assert fired == [begun + 700, begun + 1000.5]
 
 
 async def test_a_timer_that_came_due_while_nobody_ran_fires_at_the_start(database: Shared) -> None:

@@ -240,7 +240,9 @@ KINDS: dict[str, tuple[int, Callable[[World], Transition[Any]]]] = {
     "end": (1, lambda world: EndExecution(execution_id=world.execution())),
     "release_lost": (
         2,
-        lambda world: ReleaseLost(execution_id=world.lost(), limit=world.choose((1, 2, 10))),
+        lambda world: ReleaseLost(
+            execution_id=world.lost(), suspect=bool(world.pick(4)), limit=world.choose((1, 2, 10))
+        ),
     ),
     "undo": (2, undo),
     "bury": (2, bury),

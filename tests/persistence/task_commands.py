@@ -13,6 +13,7 @@ from greenroom.persistence.deliveries import BeginDelivery, BuryMessage, Outgoin
 from greenroom.persistence.journal import CommitTurn, ContinueAs, EntryKind, JournalEntry, OutcomeKind
 from greenroom.persistence.messages import AcceptMessage, AdmitDue
 from greenroom.persistence.operations import DecideOperation, Decision, Dispatch, EffectKind, Intent, InvocationEnd
+from greenroom.persistence.schedules import PassMoment, RegisterSchedule
 from greenroom.persistence.task_pools import RegisterTaskPool
 from greenroom.persistence.tasks import (
     ClaimTask,
@@ -21,6 +22,7 @@ from greenroom.persistence.tasks import (
     NewTask,
     ParentPolicy,
     ParkTask,
+    QuarantineTask,
     ReleaseTask,
     SubmitTask,
     TaskOutcome,
@@ -56,6 +58,7 @@ def register_task_pool(world: World) -> Transition[Any]:
     return RegisterTaskPool(
         pool=world.choose(("tp", "tq")),
         queue_limit=world.choose((None, None, 2, 3)),
+        rate=world.choose((None, None, None, (2, 5.0))),
         execution_id=world.choose((None, world.execution())),
     )
 
@@ -83,6 +86,16 @@ def submit(world: World) -> Transition[Any]:
     return SubmitTask(task=new_task(world))
 
 
+def schedule(world: World) -> Transition[Any]:
+    """A schedule becomes known, or moves on."""
+    name = world.choose(("s1", "s2"))
+    if world.one("SELECT 1 FROM schedules WHERE schedule = ?", name) is None:
+        return RegisterSchedule(schedule=name)
+    moment = instant(world.now() + world.choose((-1, 1, 7, 10**6)))
+    wanted = new_task(world) if world.pick(4) else None
+    return PassMoment(schedule=name, moment=moment, task=wanted, overlap=bool(world.pick(2)))
+
+
 def claim_task(world: World) -> Transition[Any]:
     if not some(world, "t.outcome IS NULL"):
         return submit(world)
@@ -98,6 +111,11 @@ def claim_task(world: World) -> Transition[Any]:
 def wake_task(world: World) -> Transition[Any]:
     address = task(world, "a.due_at IS NOT NULL")
     return WakeTask(address=address, pool=pool_of(world, address))
+
+
+def quarantine(world: World) -> Transition[Any]:
+    address = task(world, "a.owner IS NULL")
+    return QuarantineTask(address=address, pool=pool_of(world, address), detail="it cannot be read")
 
 
 def say(world: World) -> Transition[Any]:
@@ -386,12 +404,14 @@ def of_an_actor(world: World) -> Transition[Any]:
 TASK_KINDS: dict[str, tuple[int, Callable[[World], Transition[Any]]]] = {
     "register_task_pool": (4, register_task_pool),
     "submit": (8, submit),
+    "schedule": (4, schedule),
     "claim_task": (10, claim_task),
     "wake_task": (5, wake_task),
     "say": (6, say),
     "turn": (22, turn),
     "release_task": (4, release_task),
     "park_task": (2, park_task),
+    "quarantine": (1, quarantine),
     "terminate": (2, terminate),
     "new_attempt": (4, new_attempt),
     "decide": (3, decide),

@@ -32,7 +32,7 @@ async def record_of(store: Store, address: str = "desk") -> AddressRecord:
     return record
 
 
-async def test_r22_a_delivery_is_counted_before_the_handler_runs_and_outlives_its_owner(database: Database) -> None:
+async def test_r22_i06_a_delivery_is_counted_before_the_handler_runs_and_outlives_its_owner(database: Database) -> None:
     async with database.open() as store:
         desk = await owner(store)
         await desk.send("m1")

@@ -91,6 +91,32 @@ async def test_names_may_be_written_in_any_script(database: Database) -> None:
         assert await desk.waiting() == ["nächste/✉"]
 
 
+async def test_r27_whoever_follows_the_places_of_a_mailbox_misses_none_though_many_send_by_two_stores(
+    database: Database,
+) -> None:
+    """A place is seen only when every place before it has been given and is seen, or never will be."""
+    wanted = 200
+    async with database.open() as store, database.open() as other:
+        await owner(store)
+        followed: list[int] = []
+
+        async def follow() -> None:
+            while len(followed) < wanted:
+                page = await other.read(ListMessages(address="desk", after=followed[-1] if followed else 0, limit=7))
+                followed.extend(record.seq or 0 for record in page)
+
+        async def send(through: Store, sender: int) -> None:
+            for number in range(wanted // 10):
+                await done(through, message("desk", f"m{sender}-{number}"))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(follow)
+            for sender in range(10):
+                group.start_soon(send, (store, other)[sender % 2], sender)
+        on_record = await store.read(ListMessages(address="desk", limit=wanted + 1))
+        assert followed == [record.seq for record in on_record] == list(range(1, wanted + 1))
+
+
 async def test_messages_are_read_in_pages(database: Database) -> None:
     async with database.open() as store:
         desk = await owner(store)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import anyio
+
 from greenroom.persistence.addresses import ParkAddress, ParkReason
 from greenroom.persistence.callbacks import (
     AnswerCallback,
@@ -31,7 +33,7 @@ from greenroom.persistence.tasks import (
     Terminated,
     TerminateTask,
 )
-from greenroom.persistence.transitions import RefusalReason
+from greenroom.persistence.transitions import RefusalReason, Refused
 from tests.persistence.stores import done, message, outgoing, refused
 from tests.persistence.tasks_help import (
     POOL,
@@ -49,6 +51,7 @@ from tests.persistence.tasks_help import (
 
 if TYPE_CHECKING:
     from greenroom.persistence.store import Store
+    from greenroom.persistence.transitions import Transition
     from tests.persistence.stores import Database
 
 
@@ -56,11 +59,41 @@ def terminate(task_id: str, **what: Any) -> TerminateTask:
     return TerminateTask(address=f"task:{task_id}", pool=POOL, reason="enough", error=b"stopped", **what)
 
 
+STOPPED = {RefusalReason.STALE_GENERATION, RefusalReason.NOT_OWNER}
+"""What the owner of a task hears that was terminated."""
+
+
 def again(rows: int = 0, seed: bytes = b"other") -> NewAttempt:
     return NewAttempt(address="task:t1", seed=seed, reason="once more", rows=rows)
 
 
 # ---------------------------------------------------------------------------------------------------------- terminating
+
+
+async def test_r04_of_an_operation_and_a_stop_that_meet_nothing_is_admitted_after_the_end(database: Database) -> None:
+    admitted = 0
+    async with database.open() as store, database.open() as operator:
+        for number in range(12):
+            task = await owned(store, f"t{number}")
+            turn = task.turn(0, intents=(intent("root#1"),), dispatches=(sent("root#1"),))
+            answers: dict[str, Any] = {}
+
+            async def commit(by: Store, what: Transition[Any], answers: dict[str, Any] = answers) -> None:
+                answers[type(what).__name__] = await by.commit(what)
+
+            async with anyio.create_task_group() as group:
+                first, second = (operator, terminate(task.task_id)), (store, turn)
+                for by, what in (first, second) if number % 2 else (second, first):
+                    group.start_soon(commit, by, what)
+            assert isinstance(answers["TerminateTask"], Terminated)
+            operations = await store.read(ReadOperations(address=task.address, attempt=1))
+            if isinstance(answers["CommitTurn"], Refused):
+                assert operations == ()
+            else:
+                admitted += 1
+                assert [operation.status for operation in operations] == [OperationStatus.UNRESOLVED]
+            assert await refused(store, task.turn(0, outcome(1, database.time.at(0)))) in STOPPED
+    assert admitted > 0
 
 
 async def test_r24_a_task_is_terminated_by_the_store_alone_whoever_owns_it(database: Database) -> None:

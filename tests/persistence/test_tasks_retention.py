@@ -6,6 +6,8 @@ import re
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from attrs import evolve
+
 from greenroom.persistence.addresses import ReadAddress
 from greenroom.persistence.applying.retention import NAMING
 from greenroom.persistence.callbacks import AnswerCallback, CreateCallback, ReadCallback
@@ -17,6 +19,7 @@ from greenroom.persistence.outbox import FlushHeld
 from greenroom.persistence.retention import Prunable, Prune, Pruned, prune
 from greenroom.persistence.schema.migrations import MIGRATIONS, sql_of
 from greenroom.persistence.tasks import NewAttempt, ReadTask, Submission, TaskOutcome, TerminateTask
+from greenroom.persistence.transitions import RefusalReason, Refused
 from tests.persistence.stores import done, message, outgoing, owner
 from tests.persistence.tasks_help import POOL, claimed, intent, outcome, owned, sent, signal, submit, wake
 
@@ -114,6 +117,24 @@ async def test_a_long_journal_is_forgotten_in_small_transactions(database: Datab
         assert answers == [Pruned(0, ""), Pruned(0, ""), Pruned(1, ""), Pruned(0, "")]
         assert (await prune(store, limit=10))[Prunable.TASKS] == 1
         assert database.tables()["journal"] == []
+
+
+async def test_r19_no_attempt_keeps_the_rows_of_a_journal_that_retention_has_begun_to_forget(
+    database: Database,
+) -> None:
+    async with database.open() as store:
+        task = await owned(store, lease=LEASE)
+        at = database.time.at(0)
+        await task.commit(0, *(outcome(seq, at) for seq in range(1, 6)))
+        await task.finish()
+        database.time.pass_time(LONG)
+        assert await done(store, Prune(kind=Prunable.TASKS, age=MONTH, limit=2)) == Pruned(0, "")
+        again = NewAttempt(address=task.address, seed=b"s", reason="again", rows=4)
+        refused = await store.commit(again)
+        assert isinstance(refused, Refused)
+        assert refused.reason is RefusalReason.CONFLICT
+        await done(store, evolve(again, rows=0, transition_id="another"))
+        assert await pruned(store) == 0
 
 
 async def test_a_dry_run_counts_the_tasks_and_forgets_none(database: Database) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from functools import partial
 from hashlib import blake2b
 from random import Random
+from typing import Any
 
 from greenroom.mailbox import Backend
 from greenroom.runtime.replay import JournalRow, Task
@@ -20,6 +22,10 @@ class FanOut:
 
     def __init__(self) -> None:
         self.notes: list[str] = []
+
+    @property
+    def handlers(self) -> dict[str, Callable[[Task, Any], Awaitable[object]]]:
+        return {}
 
     async def __call__(self, task: Task) -> list[str]:
         self.notes = []

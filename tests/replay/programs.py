@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, TypeAlias, cast
 
 from anyio.lowlevel import checkpoint
 from attrs import evolve, frozen
 from hypothesis import strategies as st
 
+from greenroom.actors import Rejected
 from greenroom.errors import Cancelled, OperationFailed, WaitTimeout
 from greenroom.runtime.replay.branches import Branches
 from greenroom.runtime.replay.task import Task
-from tests.replay.values import Hint, Steer, burn, echo, pay
+from tests.replay.values import CODEC, Hint, Nudge, Steer, burn, echo, pay
 
 
 @frozen
@@ -252,8 +253,10 @@ class Run:
 class Performance:
     """Control code that runs a program. Its result is everything that was noted, so that any difference shows."""
 
-    def __init__(self, program: Block) -> None:
+    def __init__(self, program: Block, handler: Block | None = None) -> None:
         self.program = program
+        self.handler = handler
+        """What is done for each `Nudge`; None: nobody takes them as they come."""
         self.notes: list[str] = []
         """Of the last run."""
         self.calls: list[str] = []
@@ -262,6 +265,17 @@ class Performance:
         self.notes, self.calls = [], []
         await Run(task, self.notes, self.calls).block(self.program, "", None)
         return self.notes
+
+    @property
+    def handlers(self) -> dict[str, Callable[[Task, Any], Awaitable[object]]]:
+        return {} if self.handler is None else dict.fromkeys(CODEC.tags(Nudge), self._nudged)
+
+    async def _nudged(self, task: Task, message: Nudge) -> str:
+        self.notes.append(f"nudged {message.text}")
+        if message.text.endswith("7"):
+            raise Rejected("not that one")
+        await Run(task, self.notes, self.calls).block(self.handler or (), f"!{message.text}", None)
+        return f"{len(self.notes)}"
 
 
 # --------------------------------------------------------------------------------------------------------- making

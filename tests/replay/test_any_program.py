@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from greenroom.mailbox import Backend
 from greenroom.runtime.replay import Diverged, Engine, JournalRow, OutcomeRow, Recorded, TimeRow
 from greenroom.testing import VirtualClock
-from tests.replay.programs import Block, Performance, marked, mutants, programs
+from tests.replay.programs import Block, Performance, blocks, marked, mutants, programs
 from tests.replay.values import CODEC, start
 from tests.replay.world import Habits, World, replay
 
@@ -53,10 +53,15 @@ def run_on(backend: Backend, seed: int, work: Callable[[], Awaitable[T]]) -> T:
 
 
 def lived(
-    backend: Backend, program: Block, seed: int, habits: Habits | None = None, journal: Sequence[JournalRow] = ()
+    backend: Backend,
+    program: Block,
+    seed: int,
+    habits: Habits | None = None,
+    journal: Sequence[JournalRow] = (),
+    handler: Block | None = None,
 ) -> World:
     """Run a program to its end, from the start or over a journal."""
-    world = World(Performance(program), Random(seed), Habits() if habits is None else habits, list(journal))
+    world = World(Performance(program, handler), Random(seed), Habits() if habits is None else habits, list(journal))
     run_on(backend, seed, world.run)
     return world
 
@@ -98,6 +103,20 @@ def test_r14_a_program_that_is_cut_at_any_row_goes_on_from_there(program: Block,
         assert len(rest.sent) == len(set(rest.sent)), "an operation was sent twice by one activation"
         outcomes = [row.call for row in rest.journal if isinstance(row, OutcomeRow)]
         assert len(outcomes) == len(set(outcomes))
+
+
+@many
+@given(programs, blocks(1), seeds)
+def test_k08_a_program_beside_handlers_of_signals_has_one_history(program: Block, handler: Block, seed: int) -> None:
+    habits = Habits(evicts=0.2, kills=0.1, signals=10)
+    one = lived("trio", program, seed, habits, handler=handler)
+    two = lived("asyncio", program, seed, habits, handler=handler)
+    assert (one.journal, one.known, one.activations) == (two.journal, two.known, two.activations)
+    perform = Performance(program, handler)
+    assert run_on("asyncio", seed + 1, partial(replay, perform, one.journal)) == one.known
+    cut = seed % (len(one.journal) + 1)
+    rest = lived("trio", program, seed + 2, journal=one.journal[:cut], handler=handler)
+    assert rest.known[: cut + 1] == one.known[: cut + 1]
 
 
 # ---------------------------------------------------------------------------------------------------- mutants

@@ -33,6 +33,31 @@ async def test_r18_a_segment_ends_with_the_request_of_the_next_and_hands_its_unr
         assert again.end == stage.end
 
 
+async def test_r18_a_signal_in_whose_row_a_timer_ends_the_segment_is_for_the_next() -> None:
+    async def perform(task: Task) -> None:
+        await task.sleep(5)
+        await task.continue_as(Plan("next"))
+
+    async with staged(perform) as stage:
+        stage.later(6)
+        await stage.signal(Hint("it is the time of its row that wakes the sleeper"))
+        assert stage.end is not None
+        assert (stage.end.kind, stage.end.seq) == (EndKind.CONTINUED, 1)
+        assert [row.seq for row in stage.end.unread] == [1]
+    async with staged(perform, stage.journal) as again:
+        assert again.end == stage.end
+
+
+async def test_r18_what_comes_too_late_for_a_segment_is_for_the_next_one_commands_too() -> None:
+    async with staged(goes_on) as stage:
+        await stage.succeed("root#1", "")
+        await stage.signal(Hint("late"))
+        await stage.cancel()
+        assert stage.end is not None
+        assert stage.end.kind is EndKind.CONTINUED
+        assert [row.seq for row in stage.end.unread] == [2, 3]
+
+
 async def test_r18_a_new_segment_begins_in_the_root_branch_with_nothing_open() -> None:
     async def branch(task: Task) -> None:
         with pytest.raises(SegmentBusy) as caught:

@@ -27,6 +27,11 @@ class Hint(Message[None]):
 
 
 @frozen
+class Nudge(Message[str]):
+    text: str
+
+
+@frozen
 class Plan(Message[str]):
     topic: str
 
@@ -53,7 +58,7 @@ class TestCodec:
 
     def __init__(self) -> None:
         self.codec = Codec()
-        self.codec.register(Steer, Hint, Plan, Fault)
+        self.codec.register(Steer, Hint, Nudge, Plan, Fault)
 
     def encode(self, value: object) -> bytes:
         return self.codec.encode(value)

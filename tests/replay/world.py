@@ -6,7 +6,7 @@ same journal on either event loop.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from random import Random
@@ -17,7 +17,7 @@ from attrs import define, field, frozen
 from greenroom.runtime.replay.branch_state import OperationCall
 from greenroom.runtime.replay.engine import Engine
 from greenroom.runtime.replay.marks import Recorded
-from greenroom.runtime.replay.notices import Notice
+from greenroom.runtime.replay.notices import Notice, Tell
 from greenroom.runtime.replay.operations import Operation
 from greenroom.runtime.replay.paths import CallId
 from greenroom.runtime.replay.rows import (
@@ -36,13 +36,16 @@ from greenroom.runtime.replay.rows import (
 from greenroom.runtime.replay.steps import Finish, Idle, Send, Withdraw, WriteTime
 from greenroom.runtime.replay.task import Task
 from greenroom.runtime.replay.timers import Timer
-from tests.replay.values import BEGIN, CODEC, Hint, Steer, start
+from tests.replay.values import BEGIN, CODEC, Hint, Nudge, Steer, start
 
 
 class Noting(Protocol):
     """Control code that keeps notes of what its branches have seen."""
 
     notes: list[str]
+
+    @property
+    def handlers(self) -> dict[str, Callable[[Task, Any], Awaitable[object]]]: ...
 
     async def __call__(self, task: Task) -> object: ...
 
@@ -58,6 +61,12 @@ class Seen:
     earliest: str
     ended: str
     noted: tuple[str, ...]
+    replies: tuple[str, ...]
+    """What has become of handled signals so far."""
+
+
+def engine_for(perform: Noting, journal: Sequence[JournalRow], tell: Tell = lambda _: None) -> Engine:
+    return Engine(perform, start(), CODEC, Recorded.of(journal), tell, handlers=perform.handlers)
 
 
 def seen(engine: Engine, perform: Noting) -> Seen:
@@ -71,6 +80,7 @@ def seen(engine: Engine, perform: Noting) -> Seen:
         str(machine.earliest and (machine.earliest.due, machine.earliest.call)),
         "" if machine.end is None else described(machine.end),
         tuple(perform.notes),
+        tuple(map(str, machine.replies)),
     )
 
 
@@ -132,7 +142,7 @@ class World:
     async def _activation(self) -> End:
         self._in_flight.clear()
         self._told.clear()
-        async with Engine(self.perform, start(), CODEC, Recorded.of(self.journal), self.notices.append) as engine:
+        async with engine_for(self.perform, self.journal, self.notices.append) as engine:
             await engine.process()
             self._see(engine)
             for row in list(self.journal):
@@ -246,7 +256,7 @@ class World:
 
     def _signal(self) -> Callable[[int, datetime], JournalRow]:
         self._signals += 1
-        kind = self.random.choice([Steer, Hint])
+        kind: Any = self.random.choice([Steer, Hint, *([Nudge] * 2 if self.perform.handlers else [])])
         message: Any = kind(f"message {self._signals}")
         return lambda seq, now: SignalRow(
             seq=seq, at=now, message_id=f"m{seq}", type=CODEC.tags(kind)[0], body=CODEC.encode(message)
@@ -274,7 +284,7 @@ def _time_row(timer: Timer, stamp: Stamp, seq: int, now: datetime) -> JournalRow
 
 async def replay(perform: Noting, journal: Sequence[JournalRow]) -> list[Seen]:
     """Process a journal and nothing else; what was seen after the start and after each row."""
-    async with Engine(perform, start(), CODEC, Recorded.of(journal)) as engine:
+    async with engine_for(perform, journal) as engine:
         await engine.process()
         states = [seen(engine, perform)]
         for row in journal:

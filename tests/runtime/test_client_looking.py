@@ -249,17 +249,20 @@ async def test_messages_are_listed_in_order_and_those_that_wait_apart(database: 
         assert [each.seq for each in await all_of(client.waiting(DESK))] == list(range(2, PAGE + 6))
         assert [each.seq for each in await all_of(client.messages(DESK, after=103))] == [104, 105]
         assert [each.seq for each in await all_of(client.waiting(DESK, after=103))] == [104, 105]
-        (later,) = await client.delayed(DESK)
+        (later,) = await all_of(client.delayed(DESK))
         assert (later.message_id, later.status, later.seq, later.deliver_at) == (
             "later", "delayed", None, database.time.at(60),
         )  # fmt: skip
 
 
-async def test_the_next_delayed_messages_are_shown_first(database: Database) -> None:
+async def test_delayed_messages_are_listed_the_next_due_first(database: Database) -> None:
     async with desk_and_client(database) as (_, client):
-        for seconds in (30, 10, 20):
-            await client.send(DESK, Add(seconds), message_id=f"in {seconds}", deliver_at=database.time.at(seconds))
-        assert [each.message_id for each in await client.delayed(DESK, limit=2)] == ["in 10", "in 20"]
+        for number in range(PAGE + 5):
+            due = database.time.at(100 - number // 2)  # two at each moment
+            await client.send(DESK, Add(number), message_id=f"m{number:03}", deliver_at=due)
+        found = [(each.deliver_at, each.message_id) for each in await all_of(client.delayed(DESK))]
+        assert found == sorted(found)
+        assert len(found) == PAGE + 5
 
 
 async def test_a_large_content_is_shown_whole(database: Database) -> None:

@@ -121,3 +121,80 @@ async def test_r18_signals_that_nobody_has_received_go_on_with_the_task(database
         await anyio.sleep(50)
         await handle.signal(Steer("kept"))
         assert await handle.result() == "kept"
+
+
+async def test_a_detached_child_outlives_its_parent(database: Shared) -> None:
+    async def script(task: gr.Task, job: Job) -> Any:
+        if job.text == "parent":
+            kept = await task.submit(POOL, Job("waits"), when_parent_ends="detach")
+            stopped = await task.submit(POOL, Job("waits"))
+            return [kept.id, stopped.id]
+        return (await task.receive(Steer, timeout=None)).text
+
+    async with database.runtime(agents(script)) as runtime:
+        kept, stopped = map(runtime.task, await (await runtime.submit(POOL, Job("parent"))).result())
+        assert isinstance(await raised(stopped.result()), gr.TaskCancelled)
+        await kept.signal(Steer("on my own"))
+        assert await kept.result() == "on my own"
+
+
+async def test_a_detached_child_survives_the_termination_of_its_parent(database: Shared) -> None:
+    children: list[str] = []
+
+    async def script(task: gr.Task, job: Job) -> Any:
+        if job.text == "parent":
+            children[:] = [(await task.submit(POOL, Job("waits"), when_parent_ends="detach")).id]
+        return (await task.receive(Steer, timeout=None)).text
+
+    async with database.runtime(agents(script)) as runtime:
+        parent = await runtime.submit(POOL, Job("parent"))
+        await settled()
+        await parent.terminate("enough")
+        child = runtime.task(children[0])
+        await child.signal(Steer("still here"))
+        assert await child.result() == "still here"
+
+
+async def test_r24_children_end_though_whoever_terminated_their_parent_died_midway(database: Shared) -> None:
+    """Also those of a pool that nobody serves."""
+
+    async def script(task: gr.Task, job: Job) -> Any:
+        if job.text in ("parent", "child"):
+            child = await task.submit(POOL, Job("child" if job.text == "parent" else "grandchild"))
+            await child.result()
+        return (await task.receive(Steer, timeout=None)).text
+
+    async with database.runtime(agents(script)) as runtime:
+        await runtime.submit(POOL, Job("parent"), task_id="T1")
+        await anyio.sleep(1)
+    async with (
+        database.death_at("after TerminateTask service/agents task:T1") as source,
+        database.runtime(gr.Supervisor("nothing"), source=source) as runtime,
+    ):
+        await runtime.task("T1").terminate("enough")
+    others = [child async for child in children_of(database, "T1")]
+    assert len(others) == 2
+    async with database.runtime(gr.Agents("elsewhere", Idle)) as runtime:
+        for child in others:
+            error = await raised(runtime.task(child).result())
+            assert isinstance(error, gr.TaskCancelled)
+            assert error.reason is not None
+            assert "was terminated" in error.reason
+
+
+class Idle(gr.Agent[Job, None]):
+    """Has nothing to do."""
+
+    async def perform(self, task: gr.Task, request: Job) -> None: ...
+
+
+async def test_what_becomes_of_a_child_is_one_of_two_words(database: Shared) -> None:
+    async def script(task: gr.Task, job: Job) -> str:
+        try:
+            await task.submit(POOL, Job(), when_parent_ends="wait")  # type: ignore[arg-type]
+        except ValueError as error:
+            return str(error)
+        return "?"
+
+    async with database.runtime(agents(script)) as runtime:
+        assert "'stop' or 'detach'" in await (await runtime.submit(POOL, Job())).result()

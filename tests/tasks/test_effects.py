@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 import greenroom as gr
-from greenroom.persistence import ParkReason, Payload
+from greenroom.persistence import ParkReason, Payload, stow
 from greenroom.persistence.operations import (
     DecideOperation,
     Decision,
@@ -17,6 +17,7 @@ from greenroom.persistence.operations import (
     ReadOperations,
 )
 from greenroom.persistence.tasks import task_address
+from greenroom.runtime.durable.payloads import Payloads
 from tests.durable.helpers import raised, settled
 from tests.tasks.scripts import POOL, Job, Steer, agents, journal_of
 
@@ -117,6 +118,21 @@ async def test_c03_what_must_not_be_repeated_is_parked_when_it_was_in_flight(
         async with database.open() as store:
             (operation,) = await store.read(ReadOperations(address=T1, attempt=1))
             assert operation.status is OperationStatus.UNRESOLVED
+
+
+async def test_a_large_result_that_an_operator_knows_comes_to_the_task_whole(database: Shared) -> None:
+    receiver = Receiver(gr.Effect.ONCE)
+    await receiver.die_with_it_in_flight(database)
+    text = "x" * 200_000
+    async with database.runtime(agents(receiver.script)) as runtime:
+        await anyio.sleep(1)
+        async with database.open() as store:
+            result = await stow(store, Payloads().encode_value(text), name="the result")
+            assert not isinstance(result, bytes)
+            await store.commit(
+                DecideOperation(address=T1, call="root#1", decision=Decision.SUCCEEDED, by="ann", result=result)
+            )
+        assert await runtime.task("T1").result() == text
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 import pytest
+from attrs import frozen
 
 import greenroom as gr
 from greenroom.persistence.journal import EntryKind
 from greenroom.persistence.tasks import ReadTask, task_address
 from greenroom.testing import interrupt_everywhere
+from tests.durable.helpers import Add
 from tests.tasks.scripts import POOL, Job, Script, Steer, agents, journal_of
 
 if TYPE_CHECKING:
@@ -131,11 +133,103 @@ async def a_crash_of_control_code_is_followed_by_another_run(life: Life) -> None
     await one_task(life, script, "paid A")
 
 
+async def a_callback_is_answered_from_outside(life: Life) -> None:
+    tokens: list[str] = life.kept.setdefault("tokens", [])
+
+    def script(world: World) -> Script:
+        @gr.operation(effect=gr.Effect.KEYED)
+        async def publish(op: gr.Operation, token: str) -> None:
+            assert op.id not in world.done, f"{op.id} was accepted, and is invoked again"
+            tokens.append(token)
+            tell.start_soon(answer, token)
+
+        async def perform(task: gr.Task, job: Job) -> Any:
+            callback = await task.callback("payment", timeout=1e6)
+            await task.run(publish, callback.token)
+            return [await callback.wait(), await task.run(world.look, "after")]
+
+        return perform
+
+    async def answer(token: str) -> None:
+        async with gr.Client(life.store) as client:
+            assert await client.answer(token, "paid") in ("accepted", "duplicate")
+
+    async with anyio.create_task_group() as tell:
+        for token in set(tokens):  # it was given away, and whoever has it goes on until it is told that it was taken
+            tell.start_soon(answer, token)
+        await one_task(life, script, ["paid", "AFTER"])
+    assert len(set(tokens)) == 1, "a callback has two tokens"
+
+
+@frozen
+class Balance:
+    amount: int = 0
+
+
+class Account(gr.DurableActor[Balance]):
+    """Adds up: what it is asked for twice shows."""
+
+    @gr.handles
+    async def add(self, message: Add) -> int:
+        self.state = Balance(self.state.amount + message.number)
+        return self.state.amount
+
+
+async def a_durable_actor_is_told_and_asked(life: Life) -> None:
+    world = World(life, await accepted(life, "T1"))
+
+    async def script(task: gr.Task, job: Job) -> Any:
+        await task.tell("service/accounts/ann", Add(5))
+        first = await task.ask("service/accounts/ann", Add(7), timeout=3000)
+        seen = await task.run(world.look, str(first))
+        await task.tell("service/accounts/ann", Add(1))
+        return [seen, await task.ask("service/accounts/ann", Add(10), timeout=3000)]
+
+    tree = gr.Supervisor("service", gr.DurableActors("accounts", Account), agents(script), intensity=100)
+    async with gr.Runtime(tree, store=life.store) as runtime:
+        handle = await runtime.submit(POOL, Job(), task_id="T1")
+        assert await handle.result() == ["12", 23]
+
+
+async def signals_are_handled_beside_perform(life: Life) -> None:
+    world = World(life, await accepted(life, "T1"))
+
+    class Counter(gr.Agent[Job, Any]):
+        def __init__(self) -> None:
+            self.total = 0
+
+        async def perform(self, task: gr.Task, request: Job) -> Any:
+            await task.run(world.look, "begin")
+            await task.receive(Steer, timeout=None)
+            return self.total
+
+        @gr.on_signal
+        async def add(self, task: gr.Task, message: Add) -> int:
+            if message.number < 0:
+                raise gr.Rejected("no debts")
+            await task.run(world.pay, str(message.number))
+            self.total += message.number
+            return self.total
+
+    tree = gr.Supervisor("service", gr.Agents("agents", Counter, max_running=8), intensity=100)
+    async with gr.Runtime(tree, store=life.store) as runtime:
+        handle = await runtime.submit(POOL, Job(), task_id="T1")
+        answers = [await handle.ask(Add(number), message_id=f"add {number}", timeout=3000) for number in (3, 4)]
+        assert answers == [3, 7]
+        with pytest.raises(gr.Rejected, match="no debts"):
+            await handle.ask(Add(-1), message_id="debt", timeout=3000)
+        await handle.signal(Steer("end"), message_id="end")
+        assert await handle.result() == 7
+
+
 SCENARIOS: tuple[Scenario, ...] = (
     operations_in_a_row,
     branches_side_by_side,
     sleeps_and_signals,
     a_crash_of_control_code_is_followed_by_another_run,
+    a_callback_is_answered_from_outside,
+    a_durable_actor_is_told_and_asked,
+    signals_are_handled_beside_perform,
 )
 
 each_scenario = pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)

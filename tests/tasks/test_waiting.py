@@ -205,6 +205,46 @@ async def test_cancelling_lets_control_code_clean_up(database: Shared) -> None:
         await handle.cancel("again")
 
 
+async def test_the_reason_of_a_cancellation_reaches_control_code_and_whoever_waits(database: Shared) -> None:
+    reasons: list[str] = []
+
+    async def script(task: gr.Task, job: Job) -> str:
+        try:
+            await task.sleep(DAY)
+        except gr.Cancelled as cancelled:
+            reasons.append(cancelled.reason)
+            async with task.cleanup(DAY):
+                await task.sleep(100)
+            raise
+        return "?"
+
+    async with database.runtime(agents(script)) as runtime:
+        handle = await runtime.submit(POOL, Job(), task_id="T1")
+        await settled()
+        await handle.cancel("superseded")
+        await settled()
+    async with database.runtime(agents(script)) as runtime:
+        error = await raised(runtime.task("T1").result())
+        assert isinstance(error, gr.TaskCancelled)
+        assert error.reason == "superseded"
+    assert reasons == ["superseded"] * 2  # at replay the same
+
+
+async def test_a_limit_says_so_to_what_it_cuts_short(database: Shared) -> None:
+    async def script(task: gr.Task, job: Job) -> str:
+        reason = ""
+        with task.move_on_after(10):
+            try:
+                await task.sleep(DAY)
+            except gr.Cancelled as cancelled:
+                reason = cancelled.reason
+                raise
+        return reason
+
+    async with database.runtime(agents(script)) as runtime:
+        assert await (await runtime.submit(POOL, Job())).result() == "the time of limit root#1 is up"
+
+
 async def test_a_task_that_nobody_performs_can_be_terminated(database: Shared) -> None:
     async with database.runtime(agents(listener)) as runtime:
         await runtime.submit(POOL, Job(), task_id="T1")

@@ -24,7 +24,7 @@ from greenroom.actors.nursery import Nursery
 from greenroom.actors.ref import Ref
 from greenroom.actors.services import Directory, Services, Settings, Storage, Watch
 from greenroom.actors.timers import AskDeadlines, Timer, Timers
-from greenroom.actors.unit import Held, HeldTimer, Published, Unit, open_unit
+from greenroom.actors.unit import Held, HeldTimer, Published, Unit, in_control_code, open_unit
 
 __all__ = [
     "NOT_BEGUN",
@@ -75,6 +75,7 @@ __all__ = [
     "current_actor",
     "described",
     "handles",
+    "in_control_code",
     "is_durable",
     "open_unit",
     "state_type",

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from greenroom.actors.cell import Cell
     from greenroom.actors.life import ActorLife
     from greenroom.runtime import Runtime
-    from greenroom.runtime.durable.callbacks import Callback
+    from greenroom.runtime.callback import Callback
 
 DEFAULT_STASH = 10_000
 

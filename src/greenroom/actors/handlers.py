@@ -72,18 +72,12 @@ def handles(function: Any = None, /, *, concurrency: int = 1) -> Any:
         raise BadHandler(f"@handles({function!r}) marks a method; for a limit write @handles(concurrency={function!r})")
 
     def mark(method: Callable[..., Any], depth: int) -> Callable[..., Any]:
-        names = _surrounding_names(sys._getframe(depth), method)
-        if inspect.isgeneratorfunction(method) or inspect.isasyncgenfunction(method):
-            raise BadHandler(f"{_where(method)} yields: a handler returns its one reply")
-        blocking = not inspect.iscoroutinefunction(method)
-        if blocking and concurrency > 1:
+        handled = examined(method, sys._getframe(depth), ("`self`", "one message"), concurrency)
+        if handled.blocking and concurrency > 1:
             raise BadHandler(
                 f"{_where(method)}: a plain `def` handler runs on one thread; concurrency needs `async def`"
             )
-        messages = _message_types(method, names)
-        returns = _resolve_if_possible(inspect.signature(method).return_annotation, _globals_of(method), names)
-        promised = tuple(_resolve_if_possible(reply_type(m), _module_of(m), names) for m in messages)
-        setattr(method, _MARK, Handled(messages, concurrency, blocking, returns, promised))
+        setattr(method, _MARK, handled)
         return method
 
     if function is not None:
@@ -91,11 +85,31 @@ def handles(function: Any = None, /, *, concurrency: int = 1) -> Any:
     return lambda method: mark(method, 2)
 
 
+def examined(
+    method: Callable[..., Any], frame: types.FrameType | None, takes: tuple[str, ...], concurrency: int = 1
+) -> Handled:
+    """What there is to know of a handler.
+
+    Args:
+        frame: of the class body in which it is defined.
+        takes: its parameters, in words. The last one is the message.
+
+    Raises `BadHandler`.
+    """
+    names = surrounding_names(frame, method)
+    if inspect.isgeneratorfunction(method) or inspect.isasyncgenfunction(method):
+        raise BadHandler(f"{_where(method)} yields: a handler returns its one reply")
+    messages = _message_types(method, names, takes)
+    returns = _resolve_if_possible(inspect.signature(method).return_annotation, _globals_of(method), names)
+    promised = tuple(_resolve_if_possible(reply_type(m), _module_of(m), names) for m in messages)
+    return Handled(messages, concurrency, not inspect.iscoroutinefunction(method), returns, promised)
+
+
 def _where(method: Callable[..., Any]) -> str:
     return f"handler {getattr(method, '__qualname__', method)!s}"
 
 
-def _surrounding_names(frame: types.FrameType | None, method: Callable[..., Any]) -> dict[str, Any]:
+def surrounding_names(frame: types.FrameType | None, method: Callable[..., Any]) -> dict[str, Any]:
     """The locals of the class body and of the functions around it: a test defines its messages inside a function.
 
     Around it in the source, that is, so that the variables of whoever calls are never taken for a definition's.
@@ -137,15 +151,18 @@ def _resolve_if_possible(annotation: Any, module: dict[str, Any], names: dict[st
         return annotation
 
 
-def _message_types(method: Callable[..., Any], names: dict[str, Any]) -> tuple[type[Message[Any]], ...]:
+def _message_types(
+    method: Callable[..., Any], names: dict[str, Any], takes: tuple[str, ...]
+) -> tuple[type[Message[Any]], ...]:
     parameters = list(inspect.signature(method).parameters.values())
-    if len(parameters) != 2 or not all(parameter.kind in _POSITIONAL for parameter in parameters):
+    if len(parameters) != len(takes) or not all(parameter.kind in _POSITIONAL for parameter in parameters):
         raise BadHandler(
-            f"{_where(method)} has the parameters {inspect.signature(method)}: a handler takes `self` and one message"
+            f"{_where(method)} has the parameters {inspect.signature(method)}: a handler takes {_listed(takes)}"
         )
-    annotation = parameters[1].annotation
+    message = parameters[-1]
+    annotation = message.annotation
     if annotation is inspect.Parameter.empty:
-        raise BadHandler(f"{_where(method)}: annotate {parameters[1].name!r} with the type of the message it handles")
+        raise BadHandler(f"{_where(method)}: annotate {message.name!r} with the type of the message it handles")
     try:
         resolved = _resolve(annotation, _globals_of(method), names)
     except Exception as error:  # whatever evaluating somebody's annotation raises
@@ -163,6 +180,10 @@ def _message_types(method: Callable[..., Any], names: dict[str, Any]) -> tuple[t
             )
         found.append(cls)
     return tuple(found)
+
+
+def _listed(words: tuple[str, ...]) -> str:
+    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
 
 
 def collect(cls: type) -> tuple[dict[type, Handler], bool | None]:
@@ -189,7 +210,7 @@ def collect(cls: type) -> tuple[dict[type, Handler], bool | None]:
                     )
                 own = handled
             kinds[handled.blocking] = name
-            _check_reply(cls, name, handled)
+            check_reply(cls, name, handled)
             for message in handled.messages:
                 if message in of_base:
                     raise BadHandler(
@@ -205,7 +226,7 @@ def collect(cls: type) -> tuple[dict[type, Handler], bool | None]:
     return table, next(iter(kinds), None)
 
 
-def _check_reply(cls: type, name: str, handled: Handled) -> None:
+def check_reply(cls: type, name: str, handled: Handled) -> None:
     """Compare a handler's return annotation with the reply its messages promise; a type checker cannot see this."""
     returned = handled.returns
     if returned is inspect.Signature.empty:

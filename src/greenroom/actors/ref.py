@@ -171,6 +171,8 @@ class Ref:
             return await self._mailbox.custody.ask(message, sender, message_id=message_id, timeout=timeout)  # type: ignore[no-any-return]
         if message_id is not None:
             raise ValueError(f"message_id needs a persistent mailbox; that of {self.path!r} is in memory")
+        if sender is not None and sender.unit is not None:
+            open_unit(sender)  # refuses control code
         reply = services.loop.slot()
         envelope: Envelope = (message, sender, reply)
         if timeout is None:

@@ -7,9 +7,12 @@ or sets is held here; what the actor's other tasks do is theirs, and happens at 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from copy import copy
+from typing import TYPE_CHECKING, Any, Final
 
 from attrs import define, field
+
+from greenroom.errors import Misuse
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -61,8 +64,27 @@ class Unit:
     """Questions it has put to addresses in the store, which are numbered so that a repeated handler repeats them."""
 
 
+CONTROL_CODE: Final = Unit(task=None, message_id="")
+"""Instead of a unit, where the control code of a task runs: nothing that it does by itself would be recorded (R26)."""
+
+
+def in_control_code(cell: Cell) -> Cell:
+    """The same actor, as control code of tasks has it for the current one."""
+    stand_in = copy(cell)
+    stand_in.unit = CONTROL_CODE
+    return stand_in
+
+
 def open_unit(sender: Cell | None) -> Unit | None:
-    """The unit that what this sender does now belongs to; None when it takes effect at once."""
-    if sender is None or sender.unit is None or sender.unit.task is not sender.services.loop.current_task():
+    """The unit that what this sender does now belongs to; None when it takes effect at once.
+
+    Raises `Misuse` in the control code of a task.
+    """
+    if sender is None or sender.unit is None:
         return None
-    return sender.unit
+    if sender.unit is CONTROL_CODE:
+        raise Misuse(
+            "what control code sends by a ref is not recorded, and would be sent again by each replay: "
+            "call `await task.tell(ref, message)` or `await task.ask(ref, message)`, or do it in an operation"
+        )
+    return sender.unit if sender.unit.task is sender.services.loop.current_task() else None

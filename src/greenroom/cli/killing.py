@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import sys
 from collections.abc import AsyncIterator
@@ -13,42 +14,45 @@ from anyio.abc import Process
 import greenroom as gr
 from greenroom.cli.wanted import Say, Wanted
 from greenroom.demo.files import walk
-from greenroom.demo.messages import Portion
-from greenroom.demo.portions import in_portions
-from greenroom.demo.review_store import clerk_of, store_url
+from greenroom.demo.messages import REVIEW
+from greenroom.demo.record import Record
+from greenroom.demo.review_store import store_url
 from greenroom.runtime.process import CLEAN
 
 LOOK: Final = 0.005
-"""Seconds between two looks at the store of the service that is to be killed."""
+"""Seconds between two looks for the review that is to be killed."""
 
 
 def begin_and_kill(wanted: Wanted, say: Say) -> int | None:
-    """Begin a review as another process, and kill that when half of the work list is done.
+    """Begin a review as another process, and kill that when half of the paths have their result on record.
 
     Returns: the exit status of the process when it came to an end by itself; None when it was killed.
     """
-    portions = list(in_portions(walk(wanted.folder, wanted.out)))
-    return anyio.run(_begin_and_kill, wanted, portions, say)
+    paths = sum(1 for _ in walk(wanted.folder, wanted.out))
+    return anyio.run(_begin_and_kill, wanted, paths, say)
 
 
-async def _begin_and_kill(wanted: Wanted, portions: list[Portion], say: Say) -> int | None:
+async def _begin_and_kill(wanted: Wanted, paths: int, say: Say) -> int | None:
     url = store_url(wanted.store)
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         # In a session of its own, so that Ctrl-C comes to it once: from here.
         started = anyio.open_process(wanted.command(), stdin=None, stdout=None, stderr=None, start_new_session=True)
         async with await started as service, anyio.create_task_group() as beside:
             beside.start_soon(_pass_on, signals, service)
-            beside.start_soon(_kill_when_done, portions[len(portions) // 2], url, service)
+            beside.start_soon(_kill_midway, paths // 2, url, service)
             status = await service.wait()
             beside.cancel_scope.cancel()
     if status != -signal.SIGKILL:
         if status == CLEAN:
             say("the review was over before its process could be killed")
         return status
-    done = await _count_done(portions, url)
+    record = Record()
+    with contextlib.suppress(gr.NoSuchTask):  # somebody else has killed it, and early
+        await _read(record, url, follow=False)
     if sys.stdout.isatty():
         say("")  # it was killed while it drew: the cursor stands behind its last line
-    say(f"killed the process {service.pid} with SIGKILL: {done} of {len(portions)} portions were done")
+    told = f"{record.progress.answered:,} of {paths:,} paths had their result on record"
+    say(f"killed the process {service.pid} with SIGKILL: {told}")
     return None
 
 
@@ -57,21 +61,20 @@ async def _pass_on(signals: AsyncIterator[signal.Signals], service: Process) -> 
         service.send_signal(number)
 
 
-async def _kill_when_done(portion: Portion, url: str, service: Process) -> None:
-    """Watch a review from outside, and kill it when this portion has been handled."""
+async def _kill_midway(enough: int, url: str, service: Process) -> None:
+    """Read the journal of a review from outside as it grows, and kill its process when so many paths are on record."""
+    record = Record()
     while True:
         try:
-            async with gr.Client(url) as client:
-                while True:
-                    message = await client.message(clerk_of(portion), portion.key)
-                    if message is not None and message.status == "handled":
-                        return service.kill()
-                    await anyio.sleep(LOOK)
-        except (gr.NoSuchStore, gr.StoreUnavailable):  # it is just being made
+            await _read(record, url, follow=True, enough=enough)
+            return service.kill()
+        except (gr.NoSuchStore, gr.StoreUnavailable, gr.NoSuchTask):  # it is just being made
             await anyio.sleep(LOOK)
 
 
-async def _count_done(portions: list[Portion], url: str) -> int:
+async def _read(record: Record, url: str, *, follow: bool, enough: int | None = None) -> None:
     async with gr.Client(url) as client:
-        messages = [await client.message(clerk_of(portion), portion.key) for portion in portions]
-    return sum(message is not None and message.status == "handled" for message in messages)
+        async for event in client.task(REVIEW).events(after=record.cursor, follow=follow):
+            record.add(event)
+            if enough is not None and record.progress.answered >= enough:
+                return

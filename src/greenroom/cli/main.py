@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from greenroom.cli import store
+from greenroom.cli import store, task
 from greenroom.demo.tree import READERS, TIME_LIMIT
 
 app = typer.Typer(
@@ -134,7 +134,7 @@ def demo(
     Python files are parsed for their functions, Markdown for headings and dead links, JSON and TOML for validity. A file
     that crashes its reader is read again by another; one that crashes two is listed with its error.
 
-    What is asked for, still to be read and known is in a store beside the report, review.db. A review that was stopped or
+    The review is a durable task; its journal is in a store beside the report, review.db. A review that was stopped or
     killed is taken up with --resume: what is on record is not read again. Without it, a review begins anew.
 
     Exit status: 0 when the report is written, 1 when the tree gave up, 2 when the folder cannot be read, the report not be
@@ -158,3 +158,4 @@ def demo(
 app.add_typer(store.store)
 app.add_typer(store.mailbox)
 app.command(epilog=store.STATUSES)(store.executions)
+task.add_to(app)

@@ -65,7 +65,6 @@ def _review(wanted: Wanted, watch: Watch) -> int:
     tree = desk(
         wanted.folder,
         out=wanted.out,
-        store=url,
         readers=[*pool_of(root, wanted.readers), isolated_reader(root, wanted.time_limit)],
         chaos=wanted.seed,
         written=outcomes.append,
@@ -120,13 +119,18 @@ def summary(outcome: Outcome) -> list[str]:
     restarts = outcome.run["restarts"]
     count = sum(each for each in restarts.values() if isinstance(each, int)) if isinstance(restarts, dict) else 0
     struck = f", {outcome.run['strikes']} strikes by chaos" if "strikes" in outcome.run else ""
-    services, again = outcome.run.get("services"), outcome.run.get("files_taken_up_again")
-    lives = [f"the work of {services} processes; {again} files were in hand at a crash, and were taken up again"]
+    processes, all_of_them, kept, again = (
+        outcome.run.get(name) for name in ("processes", "operations", "operations_kept", "operations_invoked_again")
+    )
+    lives = (
+        f"the work of {processes} processes: of {all_of_them} operations the last one kept {kept}; "
+        f"{again} were in hand at a crash, and were invoked again"
+    )
     return [
         f"{len(outcome.records):,} seen: {statuses}",
         f"{codes.total():,} findings{': ' if named else ''}{named}",
         f"{outcome.run['seconds']} seconds, {count} restarts{struck}",
-        *(lives if services not in (None, 1) else ()),
+        *([lives] if processes not in (None, 1) else ()),
         *(f"wrote {encode_path(str(file))}" for file in outcome.files),
     ]
 
@@ -193,13 +197,13 @@ async def _header(runtime: gr.Runtime) -> str:
     try:
         return progress_line(await runtime.ref("desk/reporter").ask(HowFar(), timeout=1.0))
     except gr.GreenroomError:
-        return "the reporter is being restarted"
+        return "the reporter does not answer just now"
 
 
 def progress_line(progress: Progress) -> str:
     """Say how far a review is."""
     found = f"{progress.found:,} found" if progress.walked else f"{progress.found:,} found so far"
-    return f"{found}, {progress.answered:,} answered, {progress.crashes:,} crashes by files"
+    return f"{found}, {progress.answered:,} answered, {progress.given_up:,} given up"
 
 
 def event_line(event: gr.Event, stopping: bool = False) -> str:

@@ -11,7 +11,18 @@ import attrs
 import msgspec
 
 from greenroom.cli.output import Output, complain, seconds_between
-from greenroom.errors import BadStoreUrl, GreenroomError, NoSuchStore, StoreRefused
+from greenroom.cli.values import BadValue
+from greenroom.errors import (
+    BadCursor,
+    BadStoreUrl,
+    GreenroomError,
+    InvalidMessageId,
+    InvalidTaskId,
+    NoSuchPool,
+    NoSuchStore,
+    NoSuchTask,
+    StoreRefused,
+)
 from greenroom.persistence import check_store, find_store, migrate_store, open_store, place_of, prune
 from greenroom.runtime.client import Client
 from greenroom.runtime.durable.opening import StoreSource
@@ -35,6 +46,19 @@ CONTENTS: Final = ("body", "undecodable", "content", "reply", "error")
 """Fields of a message that are private unless they are asked for."""
 
 
+NAMED_WRONGLY: Final = (
+    BadCursor,
+    BadStoreUrl,
+    BadValue,
+    InvalidMessageId,
+    InvalidTaskId,
+    NoSuchPool,
+    NoSuchStore,
+    NoSuchTask,
+)
+"""What is raised for something that cannot be, or is not there."""
+
+
 def run(command: str, url: str | None, work: Callable[[str], Awaitable[int | None]]) -> int:
     """Do a command's work on the store of a URL; whatever goes wrong is one line. Returns the exit status."""
     if url is None:
@@ -45,7 +69,7 @@ def run(command: str, url: str | None, work: Callable[[str], Awaitable[int | Non
     except GreenroomError as error:
         complain(command, str(error))
         unknown = isinstance(error, StoreRefused) and error.reason.startswith("unknown_")
-        return WRONG if unknown or isinstance(error, (BadStoreUrl, NoSuchStore)) else FAILED
+        return WRONG if unknown or isinstance(error, NAMED_WRONGLY) else FAILED
 
 
 def run_client(command: str, url: str | None, work: Callable[[Client], Awaitable[int | None]]) -> int:
@@ -141,7 +165,7 @@ def executions(url: str | None, out: Output, *, ended: bool) -> int:
     async def work(client: Client) -> None:
         found = await client.executions(ended=ended)
         now = await client.now()
-        out.say(_headline(client, found, "no execution is in work" if not ended else "no execution is on record"))
+        out.say(headline(client, found, "no execution is in work" if not ended else "no execution is on record"))
         for each in found:
             out.record(attrs.asdict(each) | {"durability": client.durability})
         out.table(
@@ -179,7 +203,7 @@ def list_mailboxes(url: str | None, out: Output, *, everything: bool, parked: bo
 
     async def work(client: Client) -> None:
         found = [each async for each in client.addresses(parked=parked) if everything or parked or _needs_a_look(each)]
-        out.say(_headline(client, found, "nothing waits, is dead or is parked"))
+        out.say(headline(client, found, "nothing waits, is dead or is parked"))
         for each in found:
             out.record(attrs.asdict(each) | {"durability": client.durability})
         out.table(
@@ -229,9 +253,9 @@ def show_mailbox(url: str | None, out: Output, address: str, *, everything: bool
                 "unknown_address",
                 f"there is no address {address!r}: `greenroom mailbox list --all` shows those that there are",
             )
-        found = await _first(_messages(client, address, limit + 1, everything=everything), limit + 1)
-        out.say(_headline(client))
-        for line in _told(attrs.asdict(info), except_for=()):
+        found = await _first(_messages(client, address, everything=everything), limit + 1)
+        out.say(headline(client))
+        for line in told(attrs.asdict(info), except_for=()):
             out.say(line)
         _table_of_messages(out, found[:limit], await client.now())
         for each in found[:limit]:
@@ -245,14 +269,12 @@ def show_mailbox(url: str | None, out: Output, address: str, *, everything: bool
     return run_client("mailbox show", url, work)
 
 
-async def _messages(client: Client, address: str, limit: int, *, everything: bool) -> AsyncIterator[MessageInfo]:
+async def _messages(client: Client, address: str, *, everything: bool) -> AsyncIterator[MessageInfo]:
     """What is not over: dead letters, what waits, what is delayed. Or everything on record."""
     lists = [client.messages(address)] if everything else [client.dead_letters(address), client.waiting(address)]
-    for each in lists:
+    for each in (*lists, client.delayed(address)):
         async for message in each:
             yield message
-    for message in await client.delayed(address, limit=limit):
-        yield message
 
 
 async def _first(items: AsyncIterator[T], limit: int) -> list[T]:
@@ -272,7 +294,7 @@ def show_message(url: str | None, out: Output, address: str, message_id: str, *,
         if found is None:
             raise StoreRefused("unknown_message", f"{address!r} has no message {message_id!r} on record")
         out.record(_plain(found, bodies=bodies))
-        for line in _told(attrs.asdict(found, recurse=False), except_for=CONTENTS):
+        for line in told(attrs.asdict(found, recurse=False), except_for=CONTENTS):
             out.say(line)
         if bodies:
             out.say("body:")
@@ -320,12 +342,12 @@ def unpark(url: str | None, out: Output, address: str) -> int:
 # ---------------------------------------------------------------------------------------------------------- words
 
 
-def _headline(client: Client, found: Sequence[object] | None = None, nothing: str = "") -> str:
+def headline(client: Client, found: Sequence[object] | None = None, nothing: str = "") -> str:
     told = f"{client.name}, durability {client.durability}"
     return told if found is None or found else f"{told}: {nothing}"
 
 
-def _told(values: Mapping[str, Any], *, except_for: Sequence[str]) -> list[str]:
+def told(values: Mapping[str, Any], *, except_for: Sequence[str]) -> list[str]:
     """A value in lines, one for each field that says something."""
     return [
         f"{name.replace('_', ' ')}: {value}"

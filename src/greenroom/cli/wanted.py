@@ -15,9 +15,9 @@ import attrs
 
 import greenroom as gr
 from greenroom.demo.files import REPORT_FILES, REPORT_FOLDER
-from greenroom.demo.messages import TakeIn
+from greenroom.demo.messages import Review
 from greenroom.demo.report import ReportNotWritten
-from greenroom.demo.review_store import Standing, forget, standing, store_file, store_url
+from greenroom.demo.review_store import Standing, forget, holds, standing, store_file, store_url
 from greenroom.demo.text import encode_path
 from greenroom.demo.tree import READERS, TIME_LIMIT
 
@@ -142,12 +142,16 @@ def _check_resumed(wanted: Wanted, say: Say) -> bool:
     there, shown = _look_at_store(wanted), encode_path(str(wanted.store))
     if there is None:
         raise CannotReview(f"there is no review to resume, {shown} is not there: begin one without --resume")
-    if there.request is not None and there.request != TakeIn.of(wanted.folder, wanted.out):
-        raise CannotReview(
-            f"{shown} holds the review of {there.request.folder}: resume that one, or begin one of this folder without --resume"
-        )
-    if not there.finished:
+    if there.review is None:
         return True
+    if not anyio.run(holds, store_url(wanted.store), Review.of(wanted.folder, wanted.out)):
+        raise CannotReview(
+            f"{shown} holds another review: resume that one, or begin one of this folder without --resume"
+        )
+    if there.review.outcome is None:
+        return True
+    if not there.finished:
+        raise CannotReview(f"the review in {shown} has {there.review.outcome.value}: begin anew, without --resume")
     report = wanted.report_folder / REPORT_FILES[0]
     if not report.exists():
         raise CannotReview(f"the review in {shown} is finished, and its report is gone: begin anew, without --resume")

@@ -18,16 +18,10 @@ from greenroom.demo.desk_actor import DeskActor, Strike, Way
 STRIKES: Final = 24
 """Strikes of one run at most: a run has to end."""
 
-SHELF: Final = "{shelf}"
-"""In the name of a victim: the shelf of the index that is just being filled."""
-
 
 @attrs.frozen
 class Answered(gr.Message[None]):
-    """From a clerk: one more file has its result. Counts for good, also when a crash loses that result again."""
-
-    portion: str
-    """Key of the portion that it belongs to."""
+    """From the clerk: one more file has its result. Counts for good, also when a crash loses that result again."""
 
 
 @attrs.frozen
@@ -77,13 +71,11 @@ class Chaos(DeskActor):
         self._next = next(self._plan, None)
         self._answered = 0
         self._made = 0
-        self._shelf = ""
 
     @gr.handles
     async def answered(self, message: Answered) -> None:
         """Count, and strike when it is time; in the nursery, since a full mailbox makes a strike wait."""
         self._answered += 1
-        self._shelf = message.portion
         while self._next is not None and self._answered >= self._next.after:
             self.context.nursery.start_soon(self._make, self._next)
             self._next = next(self._plan, None)
@@ -95,7 +87,7 @@ class Chaos(DeskActor):
 
     async def _make(self, strike: PlannedStrike) -> None:
         try:
-            await self.neighbour(strike.victim.format(shelf=self._shelf)).send(Strike(strike.way))
+            await self.neighbour(strike.victim).send(Strike(strike.way))
         except (gr.ActorStopped, gr.NoSuchActor):
             return  # it is down as it is
         self._made += 1

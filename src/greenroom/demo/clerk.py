@@ -1,4 +1,4 @@
-"""Clerks: each works off a list of portions, its mailbox, which is in the store and outlives every crash."""
+"""The clerk: knows the readers, and what to do when one of them dies of a file."""
 
 from __future__ import annotations
 
@@ -12,14 +12,12 @@ import greenroom as gr
 from greenroom.demo.chaos import Answered
 from greenroom.demo.crashes import Blame, blame, crash_text
 from greenroom.demo.desk_actor import PAUSE, DeskActor
-from greenroom.demo.messages import Keep, Portion, Read
-from greenroom.demo.values import FileRecord, Found, Skipped
+from greenroom.demo.messages import Read
+from greenroom.demo.review import needs_isolation
+from greenroom.demo.values import FileRecord, Found
 
-WORK_LIST: Final = gr.PersistentMailbox(max_deliveries=1_000)
-"""No portion is to blame for a crash of its clerk: that is chaos, or the end of the process, which may come as often as it likes."""
-
-IN_HAND: Final = 8
-"""Portions that a clerk has in hand at once: enough to fill the readers' mailboxes, and no more than is gladly read again."""
+AT_ONCE: Final = 64
+"""Files that a clerk has in hand at once, at most."""
 
 LAST_CRASH: Final = 2
 """A file that has crashed so many readers is given up."""
@@ -28,17 +26,14 @@ ISOLATED: Final = "readers/isolated"
 
 
 class Clerk(DeskActor):
-    """Has portions read and their results kept.
+    """Has files read.
 
-    A file stays with its clerk until there is an answer. A crash by the file itself counts, and the second try goes to the
-    isolated reader; after the second crash the crash is the result. A crash by chaos, or a stop, does not count.
-
-    A portion is done when the index has accepted its results. When the clerk or its process dies before that, the portion
-    is delivered again, its files are read again, and what comes of it is put on record once: under the portion's own id.
+    A crash by the file itself counts, and the second try goes to the isolated reader; after the second crash the crash is the
+    result. A crash by chaos, or a stop, does not count. The clerk keeps nothing: whoever asked it before a crash asks again.
 
     Args:
         folder: the reviewed folder, as `os` functions take it.
-        readers: names below `readers`; each file goes to the one that has the fewest.
+        readers: names below `readers`; each file goes to the one that has the fewest, a large one to the isolated one.
     """
 
     def __init__(self, folder: str, readers: Sequence[str]) -> None:
@@ -53,42 +48,30 @@ class Clerk(DeskActor):
         except gr.NoSuchActor:
             self._chaos = None  # a calm desk
 
-    @gr.handles(concurrency=IN_HAND)
-    async def portion(self, message: Portion) -> int:
-        """Have a portion read, and pass on what came of it."""
-        records = [FileRecord.skipped(item) for item in message.items if isinstance(item, Skipped)]
-        crashes = Counter[str]()
-
-        async def have_read(found: Found) -> None:
-            records.append(await self._review(found, crashes))
-            if self._chaos is not None:
-                self._chaos.tell(Answered(message.key))
-
-        async with anyio.create_task_group() as files:
-            for item in message.items:
-                if isinstance(item, Found):
-                    files.start_soon(have_read, item)
+    @gr.handles(concurrency=AT_ONCE)
+    async def read(self, message: Read) -> FileRecord:
+        """Have a file read, and say what came of it."""
+        record = await self._review(message.found)
+        if self._chaos is not None:
+            self._chaos.tell(Answered())
         self.crash_if_doomed()
-        results = Keep(tuple(sorted(records, key=lambda record: record.path)))
-        await self.neighbour(f"index/{message.key}").send(results, message_id=message.key)
-        return crashes.total()
+        return record
 
-    async def _review(self, found: Found, crashes: Counter[str]) -> FileRecord:
+    async def _review(self, found: Found) -> FileRecord:
         """Send a file until it is answered, or has crashed its last reader."""
-        reader = min(self._readers, key=self._on_their_way.__getitem__)
+        crashes = 0
         while True:
+            isolated = needs_isolation(found) or crashes
+            reader = ISOLATED if isolated else min(self._readers, key=self._on_their_way.__getitem__)
             self._on_their_way[reader] += 1
             try:
                 return await self.neighbour(reader).ask(Read(found), timeout=None)
             except gr.ActorCrashed as crash:
-                if blame(crash) is not Blame.FILE:
-                    continue
-                crashes[found.path] += 1
-                if crashes[found.path] == LAST_CRASH:
-                    return FileRecord.crashed(found, crash_text(crash, self._folder))
+                if blame(crash) is Blame.FILE:
+                    crashes += 1
+                    if crashes == LAST_CRASH:
+                        return FileRecord.crashed(found, crash_text(crash, self._folder))
             except (gr.ActorStopped, gr.NoSuchActor):  # all readers are being restarted
                 await anyio.sleep(PAUSE)
             finally:
                 self._on_their_way[reader] -= 1
-            if crashes[found.path]:
-                reader = ISOLATED

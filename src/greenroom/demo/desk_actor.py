@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import enum
-from typing import Final, TypeVar
+from typing import Final
 
-import anyio
 import attrs
 
 import greenroom as gr
-
-R = TypeVar("R")
 
 PAUSE: Final = 0.1
 """Seconds between two tries to reach a neighbour that is down."""
@@ -50,17 +47,6 @@ class DeskActor(gr.Actor):
         """
         above = self.context.ref.path.rpartition("/")[0]
         return self.context.runtime.ref(f"{above}/{name}")
-
-    async def insist(self, name: str, message: gr.Message[R]) -> R:
-        """Ask a neighbour, again and again until it answers: for messages that may be handled twice.
-
-        It ends when the asker does, so it belongs in the nursery: a message loop that insists would hold up its own stop.
-        """
-        while True:
-            try:
-                return await self.neighbour(name).ask(message, timeout=None)
-            except (gr.ActorCrashed, gr.ActorStopped, gr.NoSuchActor, gr.Rejected):
-                await anyio.sleep(PAUSE)
 
     @gr.handles
     async def strike(self, message: Strike) -> None:

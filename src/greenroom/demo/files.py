@@ -21,7 +21,7 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, TypeAlias
 
 from greenroom.demo.text import decode_path, encode_path
 from greenroom.demo.values import Found, Kind, Skipped, SkipReason
@@ -60,6 +60,8 @@ _SKIPPED_FOLDERS: Final = {
     "node_modules": SkipReason.NODE_MODULES,
 }
 
+Place: TypeAlias = tuple[str, ...]
+
 _ENVIRONMENT_MARKS: Final = ("pyvenv.cfg", "conda-meta")
 
 
@@ -68,7 +70,9 @@ def kind_of(name: str) -> Kind:
     return _KINDS.get(os.path.splitext(name)[1].lower(), Kind.OTHER)
 
 
-def walk(folder: str | os.PathLike[str], out: str | os.PathLike[str] | None = None) -> Iterator[Found | Skipped]:
+def walk(
+    folder: str | os.PathLike[str], out: str | os.PathLike[str] | None = None, after: str = ""
+) -> Iterator[Found | Skipped]:
     """Find everything below a folder, in an order that depends on names alone.
 
     The report folders come first; then each folder's entries sorted by name, a folder's content in its place.
@@ -77,13 +81,14 @@ def walk(folder: str | os.PathLike[str], out: str | os.PathLike[str] | None = No
         folder: where to look. It may be reached by a link; below it no link is followed.
         out: where the report goes, if not to `folder/.greenroom`. When it is `folder` itself, only the two files of the
             report are left out.
+        after: the path of something that was found: only what comes behind it, though it may have gone since.
     Raises:
         OSError: at once, if the folder does not exist or is none; below it nothing is raised, it is yielded as skipped.
     """
     root = os.path.realpath(folder)
     if not stat.S_ISDIR(os.stat(root).st_mode):
         raise NotADirectoryError(errno.ENOTDIR, "not a folder; name the folder that holds the files", os.fspath(folder))
-    return _walk(root, _own_folders(root, out), _own_files(root, out))
+    return _walk(root, _own_folders(root, out), _own_files(root, out), decode_path(after).rstrip("/"))
 
 
 def read(folder: str | os.PathLike[str], found: Found) -> bytes | Skipped:
@@ -109,23 +114,31 @@ def read(folder: str | os.PathLike[str], found: Found) -> bytes | Skipped:
     return data
 
 
-def _walk(root: str, own_folders: frozenset[str], own_files: frozenset[str]) -> Iterator[Found | Skipped]:
+def _walk(root: str, own_folders: frozenset[str], own_files: frozenset[str], last: str) -> Iterator[Found | Skipped]:
+    among_own = last in own_folders
     for name in sorted(own_folders):
-        yield Skipped(path=encode_path(name) + "/", reason=SkipReason.REPORT_FOLDER)
+        if not last or (among_own and name > last):
+            yield Skipped(path=encode_path(name) + "/", reason=SkipReason.REPORT_FOLDER)
+    after = _place("" if among_own else last)
     pending = [""]  # a stack of paths relative to the root, the next one last; no recursion, however deep the tree
     while pending:
         name = pending.pop()
-        if name in own_folders or name in own_files:
+        place = _place(name)
+        if name in own_folders or name in own_files or place < after[: len(place)]:
             continue
         try:
             seen = _look(root, name)
         except OSError as error:
-            yield Skipped(path=encode_path(name), reason=SkipReason.UNREADABLE, detail=_cause(error))
-            continue
-        if isinstance(seen, (Found, Skipped)):
-            yield seen
-        else:
+            seen = Skipped(path=encode_path(name), reason=SkipReason.UNREADABLE, detail=_cause(error))
+        if isinstance(seen, list):
             pending.extend(os.path.join(name, entry) for entry in reversed(seen))
+        elif place > after or not after:
+            yield seen
+
+
+def _place(name: str) -> Place:
+    """Where something comes in the walk."""
+    return tuple(part for part in name.split("/") if part not in ("", "."))
 
 
 def _look(root: str, name: str) -> Found | Skipped | list[str]:

@@ -1,29 +1,37 @@
-"""What the actors of the desk say to each other."""
+"""What the actors of the desk and the review's task are asked and told."""
 
 from __future__ import annotations
 
 import os
-from hashlib import sha256
+from typing import Final
 
 import attrs
 
 import greenroom as gr
-from greenroom.demo.review import needs_isolation
 from greenroom.demo.text import encode_path
-from greenroom.demo.values import FileRecord, Found, Skipped
+from greenroom.demo.values import FileRecord, Found, Kind, Skipped
+
+REVIEW: Final = "review"
+"""The `task_id` of the one task that a store of the desk holds."""
 
 
 @attrs.frozen(kw_only=True)
-class TakeIn(gr.Message[None]):
-    """To the intake: review this folder. It is handled when the report is written."""
+class Review(gr.Message[int]):
+    """To a reviewer: review this folder, and have the report written. The result: how many paths there were."""
 
     folder: str
     """Absolute path in transport form (`greenroom.demo.text.encode_path`), as the next."""
     out: str | None
     """Where the report goes, if not to the folder's `.greenroom`."""
+    after: str = ""
+    """Everything up to this path is on record already."""
+    seen: int = 0
+    """Paths up to there."""
+    kinds: tuple[Kind, ...] = tuple(Kind)
+    """Only files of these kinds."""
 
     @classmethod
-    def of(cls, folder: str | os.PathLike[str], out: str | os.PathLike[str] | None) -> TakeIn:
+    def of(cls, folder: str | os.PathLike[str], out: str | os.PathLike[str] | None) -> Review:
         """The request for a folder, however it was named."""
         return cls(
             folder=encode_path(os.path.realpath(folder)),
@@ -32,73 +40,46 @@ class TakeIn(gr.Message[None]):
 
 
 @attrs.frozen
-class Portion(gr.Message[int]):
-    """To a clerk: have these files read, and the results kept. The reply: how often one of them has crashed a reader."""
+class Narrow(gr.Message[None]):
+    """To a review that runs, as a signal: from now on only files of these kinds. What is read already stays on record."""
+
+    kinds: tuple[Kind, ...]
+
+
+@attrs.frozen
+class Section:
+    """A stretch of what is to be found below a folder."""
 
     items: tuple[Found | Skipped, ...]
-
-    @property
-    def key(self) -> str:
-        """Stands for the content: its name in the index, and its identity in the work list."""
-        return sha256(repr(self.items).encode()).hexdigest()[:20]
-
-    @property
-    def is_large(self) -> bool:
-        """It holds files that go to the isolated reader."""
-        return any(isinstance(item, Found) and needs_isolation(item) for item in self.items)
+    is_last: bool
 
 
 @attrs.frozen
 class Read(gr.Message[FileRecord]):
-    """To a reader: read this file and say what is in it."""
+    """To a clerk, or a reader: read this file and say what is in it."""
 
     found: Found
 
 
-@attrs.frozen
-class Keep(gr.Message[None]):
-    """To a shelf of the index: keep the results of your portion."""
-
-    records: tuple[FileRecord, ...]
-
-
-@attrs.frozen
-class Kept:
-    """What a shelf of the index holds."""
-
-    records: tuple[FileRecord, ...] = ()
-    times: int = 0
-    """How often results were put on record here: once, whatever crashed in between."""
-
-
-@attrs.frozen
-class ShowKept(gr.Message[Kept]):
-    """To a shelf of the index: what do you hold?"""
-
-
 @attrs.frozen(kw_only=True)
-class Progress(gr.Message[None]):
-    """To the reporter, from the intake: so far it is."""
+class Progress:
+    """How far a review is."""
 
     found: int = 0
     """Paths that the walk has come to, skipped ones included."""
     answered: int = 0
-    """Paths that have a result in the index, or on their way to it for good."""
+    """Paths that have their result on record."""
     walked: bool = False
     """The walk has come to its end: `found` is final."""
-    crashes: int = 0
-    """Crashes that were put down to files."""
-
-
-@attrs.frozen(kw_only=True)
-class WriteReport(gr.Message[bool]):
-    """To the reporter: everything has its result, write the report. The reply: could it be written?"""
-
-    portions: tuple[str, ...]
-    """Keys of the portions that the folder was cut into."""
-    progress: Progress
+    given_up: int = 0
+    """Files that have crashed their readers."""
 
 
 @attrs.frozen
 class HowFar(gr.Message[Progress]):
-    """To the reporter: how far is the intake?"""
+    """To the reporter: how far is the review?"""
+
+
+@attrs.frozen
+class WriteReport(gr.Message[bool]):
+    """To the reporter: everything has its result, write the report. The reply: could it be written?"""

@@ -1,7 +1,4 @@
-"""The store of a review: where it is, how the review in it stands, and what it tells of crashes afterwards.
-
-All of it is read by a `gr.Client`, as any other program would, whether the service runs or not.
-"""
+"""The store of a review: where it is, and how the review in it stands. Read by a `gr.Client`, as any other program would."""
 
 from __future__ import annotations
 
@@ -15,21 +12,10 @@ import attrs
 
 import greenroom as gr
 from greenroom.demo.files import REPORT_FOLDER
-from greenroom.demo.intake import REVIEW
-from greenroom.demo.messages import Portion, TakeIn
-from greenroom.demo.report import Json
-from greenroom.demo.values import Found
+from greenroom.demo.messages import REVIEW, Review
 
 STORE: Final = "review.db"
 """The file, in the folder of the report."""
-
-CLERKS: Final = ("desk/clerk", "desk/clerk-large")
-"""Addresses of those whose mailboxes are the work lists: of usual files, and of large ones."""
-
-
-def clerk_of(portion: Portion) -> str:
-    """Address of the clerk that has a portion read."""
-    return CLERKS[portion.is_large]
 
 
 def store_file(folder: str | os.PathLike[str], out: str | os.PathLike[str] | None = None) -> Path:
@@ -54,31 +40,33 @@ def forget(file: Path) -> None:
 class Standing:
     """How the review in a store stands."""
 
-    request: TakeIn | None
-    """What is reviewed; None when the service came no further than to make the store."""
-    finished: bool
-    """Its report is written."""
+    review: gr.TaskStatus | None
+    """None when the service came no further than to make the store."""
     process: int | None
     """Id of a process that is at it just now."""
+
+    @property
+    def finished(self) -> bool:
+        """Its report is written."""
+        return self.review is not None and self.review.outcome is gr.TaskOutcome.SUCCEEDED
 
 
 async def standing(url: str) -> Standing:
     """Look at a review from outside. Raises `NoSuchStore`, `IncompatibleStore`, `StoreUnavailable`."""
     async with gr.Client(url) as client:
-        message = await client.message("desk/intake", REVIEW)
+        try:
+            review = await client.task(REVIEW).status()
+        except gr.NoSuchTask:
+            review = None
         alive = [execution.pid for execution in await client.executions() if execution.alive]
-    request = message.body if message is not None and isinstance(message.body, TakeIn) else None
-    finished = message is not None and message.status == "handled"
-    return Standing(request=request, finished=finished, process=alive[0] if alive else None)
+    return Standing(review=review, process=alive[0] if alive else None)
 
 
-async def second_thoughts(url: str) -> dict[str, Json]:
-    """What the store knows of crashes: how many processes have worked on the review, and what they had in hand when they died."""
-    again = 0
+async def holds(url: str, request: Review) -> bool:
+    """Tell whether the review in a store was asked for in these words: the same task submitted again is the same task."""
     async with gr.Client(url) as client:
-        for clerk in CLERKS:
-            async for message in client.messages(clerk):
-                if message.deliveries > 1 and isinstance(message.body, Portion):
-                    again += sum(isinstance(item, Found) for item in message.body.items)
-        services = len(await client.executions(ended=True))
-    return {"services": services, "files_taken_up_again": again}
+        try:
+            await client.submit("desk/reviewers", request, task_id=REVIEW)
+        except gr.TaskConflict:
+            return False
+    return True

@@ -8,13 +8,13 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 import greenroom as gr
-from greenroom.demo.chaos import SHELF, STRIKES, Chaos
-from greenroom.demo.clerk import WORK_LIST, Clerk
+from greenroom.demo.chaos import STRIKES, Chaos
+from greenroom.demo.clerk import Clerk
 from greenroom.demo.desk_actor import Way
-from greenroom.demo.index import Shelf
 from greenroom.demo.intake import Intake
 from greenroom.demo.reader import READER_MAILBOX, IsolatedReader, Reader
 from greenroom.demo.reporter import Outcome, Reporter
+from greenroom.demo.reviewer import Reviewer
 from greenroom.demo.text import encode_path
 
 READERS: Final = 4
@@ -32,14 +32,11 @@ BACKOFF: Final = gr.Backoff(0.05, maximum=1.0)
 PATIENCE: Final = 5.0
 """Seconds over which restarts are counted."""
 
+FUTILE: Final = (3, 60.0)
+"""Restarts, in so many seconds, of an intake whose review has failed or is stuck: it would meet the same each time."""
+
 PARTING: Final = 0.2
-"""Seconds that those with a work list get at a stop: what they have in hand is in the store, and comes back."""
-
-SHELVES: Final = 20
-"""Shelves of the index that are in memory at once, at most."""
-
-IDLE: Final = 5.0
-"""Seconds after which a shelf that nobody asks for is dropped from memory."""
+"""Seconds that the clerk gets at a stop: what it has in hand is asked for again when the review is taken up."""
 
 
 def pool_of(folder: str, readers: int, make: Callable[[str], Reader] = Reader) -> list[gr.Child]:
@@ -69,23 +66,21 @@ def desk(
     folder: str | os.PathLike[str],
     *,
     out: str | os.PathLike[str] | None = None,
-    store: str | None = None,
     readers: Sequence[gr.Child] | None = None,
     chaos: int | None = None,
     written: Callable[[Outcome], object] = lambda outcome: None,
 ) -> gr.Supervisor:
     """Make the tree that reviews a folder once, writes its report, and then ends in good order. Run it with a store.
 
-    What must not be lost is in the store: the request (the mailbox of the intake), the work lists (those of the clerks),
-    the results (the shelves of the index). So the crash of any child concerns nobody else, and neither does the end of the
-    process: run again with the same store, the tree takes the review up where it was. The readers keep nothing; they may
-    restart as often as their backoff allows, so that no number of bad files takes the service down. The others have no
-    business crashing, and ten times in a row is enough.
+    The review is a task of the reviewers, so all that must not be lost is in its journal, in the store. The actors keep nothing
+    that could not be asked for again: the crash of any of them concerns nobody else, and neither does the end of the process.
+    Run again with the same store, the tree takes the review up where it was. The readers may restart as often as their backoff
+    allows, so that no number of bad files takes the service down. The others have no business crashing: ten times in a row
+    are enough.
 
     Args:
         folder: the folder to review.
         out: where the report goes, if not to the folder's `.greenroom`.
-        store: the URL that the runtime gets, for the report to tell what is on record; None: it does not tell.
         readers: any number of `Reader`s, one of them named "isolated"; None: a pool of `READERS` and one with a process of
             its own.
         chaos: the seed of its plan; None: no chaos.
@@ -93,16 +88,23 @@ def desk(
     """
     root = os.path.realpath(folder)
     target = None if out is None else os.path.realpath(out)
+    most, seconds = FUTILE
+    strikes = 0 if chaos is None else STRIKES
     staff = [*pool_of(root, READERS), isolated_reader(root)] if readers is None else list(readers)
     pool = tuple(child.name for child in staff if child.name != "isolated")
     children: list[gr.Child | gr.SupervisorSpec] = [
         gr.Supervisor("readers", gr.Parallel(*staff), intensity=100 * len(staff), period=PATIENCE, backoff=BACKOFF),
-        gr.DurableActors("index", Shelf, max_resident=SHELVES, idle=IDLE, max_deliveries=1 + STRIKES),
-        gr.Child("reporter", Reporter, root, target, store, written, time.monotonic()),
-        gr.Child("clerk", Clerk, root, pool, mailbox=WORK_LIST, shutdown=PARTING),
-        gr.Child("clerk-large", Clerk, root, ("isolated",), mailbox=WORK_LIST, shutdown=PARTING),
+        gr.Child("clerk", Clerk, root, pool, shutdown=PARTING),
+        gr.Child("reporter", Reporter, root, target, written, time.monotonic()),
+        gr.Agents("reviewers", Reviewer),
         gr.Child(
-            "intake", Intake, root, target, mailbox=WORK_LIST, shutdown=PARTING, restart="transient", significant=True
+            "intake",
+            Intake,
+            root,
+            target,
+            restart="transient",
+            significant=True,
+            intensity=(most + strikes, seconds),
         ),
     ]
     if chaos is not None:
@@ -112,18 +114,13 @@ def desk(
         "desk",
         *children,
         auto_shutdown="any_significant",
-        intensity=10 if chaos is None else 10 + STRIKES,
+        intensity=10 + strikes,
         period=PATIENCE,
     )
 
 
 def victims(readers: Sequence[gr.Child]) -> dict[str, tuple[Way, ...]]:
-    """Whom chaos may strike, and how: all of the desk but itself.
-
-    A strike that is in the store would come back after the crash, and strike again. So those whose mailbox is there are
-    struck in their work only: the strike has been handled when the crash comes.
-    """
+    """Whom chaos may strike, and how: all actors of the desk but itself. The intake only waits, and has no work to be struck in."""
     crash = (Way.AT_ONCE, Way.IN_WORK)
     ways = {f"readers/{child.name}": (*crash, Way.KILL) if child.isolation == "process" else crash for child in readers}
-    durable = dict.fromkeys((f"index/{SHELF}", "clerk", "intake"), (Way.IN_WORK,))
-    return {**ways, **durable, "reporter": crash}
+    return {**ways, "clerk": crash, "reporter": crash, "intake": (Way.AT_ONCE,)}

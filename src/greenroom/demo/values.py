@@ -38,6 +38,8 @@ class SkipReason(enum.StrEnum):
     TOO_LARGE = "too_large"
     UNREADABLE = "unreadable"
     SPECIAL_FILE = "special_file"
+    NOT_WANTED = "not_wanted"
+    """The review was narrowed before it came to this file."""
 
 
 class Code(enum.StrEnum):

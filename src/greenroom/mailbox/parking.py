@@ -123,7 +123,7 @@ def current_loop() -> EventLoop:
         post=partial(loop.call_soon_threadsafe, context=contextvars.copy_context()),
         # A bare yield is enough: anyio delivers by Task.cancel(), which reaches the next resumption.
         checkpoint=partial(asyncio.sleep, 0),
-        current_task=asyncio.current_task,
+        current_task=partial(asyncio.current_task, loop),
         virtual_clock=virtual,
         thread=threading.get_ident(),
     )

@@ -17,6 +17,7 @@ from greenroom.persistence.addresses import (
     DueAddress,
     DueAddresses,
     ListAddresses,
+    NextDue,
     OpenAddress,
     Opened,
     OwnedReady,
@@ -144,6 +145,7 @@ from greenroom.persistence.outbox import (
     Flushed,
     FlushHeld,
     Held,
+    HeldForHolders,
     OutboxMoved,
     OutboxRecord,
     OutboxStatus,
@@ -154,6 +156,7 @@ from greenroom.persistence.outbox import (
 from greenroom.persistence.pools import PoolRecord, PoolRegistered, ReadPool, RegisterPool
 from greenroom.persistence.renewal import Execution, start_execution
 from greenroom.persistence.retention import Prunable, Prune, Pruned, Retention, prune
+from greenroom.persistence.schedules import MomentEnd, MomentPassed, PassMoment, RegisterSchedule, ScheduleAt
 from greenroom.persistence.store import Store, open_store
 from greenroom.persistence.task_pools import (
     ListTaskPools,
@@ -180,6 +183,7 @@ from greenroom.persistence.tasks import (
     Orphan,
     ParentPolicy,
     ParkTask,
+    QuarantineTask,
     ReadAttempts,
     ReadTask,
     ReleaseTask,
@@ -276,6 +280,7 @@ __all__ = [
     "Flushed",
     "Handled",
     "Held",
+    "HeldForHolders",
     "Hold",
     "IdleTask",
     "Intent",
@@ -291,8 +296,11 @@ __all__ = [
     "LostReleased",
     "MessageRecord",
     "MessageStatus",
+    "MomentEnd",
+    "MomentPassed",
     "NewAttempt",
     "NewTask",
+    "NextDue",
     "NextMessages",
     "NextTaskDue",
     "Observation",
@@ -315,6 +323,7 @@ __all__ = [
     "ParkReason",
     "ParkTask",
     "Parked",
+    "PassMoment",
     "Payload",
     "PoolRecord",
     "PoolRegistered",
@@ -322,6 +331,7 @@ __all__ = [
     "Prune",
     "Pruned",
     "PutContent",
+    "QuarantineTask",
     "Query",
     "ReadAddress",
     "ReadAttempts",
@@ -341,6 +351,7 @@ __all__ = [
     "Refused",
     "RegisterExecution",
     "RegisterPool",
+    "RegisterSchedule",
     "RegisterTaskPool",
     "ReleaseAddress",
     "ReleaseLost",
@@ -351,6 +362,7 @@ __all__ = [
     "RequeueSend",
     "Retention",
     "RunnableTasks",
+    "ScheduleAt",
     "SchemaReport",
     "Sending",
     "SetTimer",

@@ -72,6 +72,8 @@ class Claimed:
     state: Payload | None
     state_type: str | None
     state_version: int | None
+    held: int = 0
+    """Messages that it has sent and that wait for room at their recipients."""
 
 
 @frozen(kw_only=True)
@@ -204,6 +206,11 @@ class DueAddresses(Query[tuple[DueAddress, ...]]):
 
     after: DueAddress | None = None
     limit: int = field(default=100, validator=validators.ge(1))
+
+
+@frozen(kw_only=True)
+class NextDue(Query["datetime | None"]):
+    """When the first address of an actor without an owner will have something to do that has nothing to do now."""
 
 
 @frozen(kw_only=True)

@@ -22,6 +22,7 @@ from greenroom.persistence.operations import Decided
 from greenroom.persistence.outbox import Flushed, OutboxMoved, Sending
 from greenroom.persistence.pools import PoolRegistered
 from greenroom.persistence.retention import Pruned
+from greenroom.persistence.schedules import MomentPassed, ScheduleAt
 from greenroom.persistence.task_pools import TaskPoolRegistered
 from greenroom.persistence.tasks import AttemptBegun, ClaimedTask, Submitted, TaskReleased, Terminated, Woken
 from greenroom.persistence.transitions import Query, Refused, Transition
@@ -44,6 +45,7 @@ _CLASSES: dict[str, type[Any]] = {
         Flushed,
         Handled,
         LostReleased,
+        MomentPassed,
         Opened,
         OutboxMoved,
         Parked,
@@ -52,6 +54,7 @@ _CLASSES: dict[str, type[Any]] = {
         Receipt,
         Refused,
         Released,
+        ScheduleAt,
         Sending,
         Settled,
         Submitted,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from typing import TypeVar
 
 from greenroom.mailbox.parking import current_loop
@@ -15,11 +15,10 @@ T = TypeVar("T")
 async def beside(work: Callable[[], T]) -> T:
     """Run something in a thread of its own, and wait for it; a cancelled caller does not wait.
 
-    A daemon: a process whose event loop was torn down must not wait at its exit for a worker that nobody will tell to end.
+    In virtual time the loop waits with it. A daemon: a process whose event loop was torn down must not wait at its exit for a worker that nobody will tell to end.
     """
     loop = current_loop()
     slot = loop.slot()
-    clock = loop.virtual_clock
 
     def settle(result: T | None, error: BaseException | None) -> None:
         if slot.done():
@@ -39,7 +38,9 @@ async def beside(work: Callable[[], T]) -> T:
         with suppress(RuntimeError):  # both loops' way to say that they have ended
             loop.post(lambda: settle(result, error))
 
-    threading.Thread(target=main, name="greenroom-store beside", daemon=True).start()
-    with clock.hold() if clock is not None else nullcontext():
-        outcome: T = await slot
+    thread = threading.Thread(target=main, name="greenroom-store beside", daemon=True)
+    thread.start()
+    if loop.virtual_clock is not None:
+        thread.join()  # so that no real time decides in which order the tasks go on
+    outcome: T = await slot
     return outcome

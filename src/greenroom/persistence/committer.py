@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import anyio
 
-from greenroom.errors import GreenroomError, StoreClosed, StoreUnavailable
+from greenroom.errors import GreenroomError, StoreClosed, StoreUnavailable, WrongThread
 from greenroom.mailbox.parking import EventLoop, Slot
 from greenroom.persistence.driver import Driver, Durability, Hold, News, Renewer
 from greenroom.persistence.pending import Pending, Request, Stop
@@ -164,7 +164,8 @@ class Committer:
     # ------------------------------------------------------------------------------------------------------- waiting
 
     def _check_open(self) -> None:
-        self._loop.check_thread()
+        if threading.get_ident() != self._loop.thread:
+            raise WrongThread
         if self._closed:
             raise StoreClosed(self.name)
         if self._end is not None:
@@ -252,8 +253,12 @@ class Committer:
             self._opening.set_result(None)
 
     def answered(self, entries: Sequence[Pending], answers: Sequence[Any], woken: frozenset[str]) -> None:
+        waiting = self._waiting
         for entry, answer in zip(entries, answers, strict=True):
-            self._settle(entry, answer, None)
+            waiting.pop(entry, None)
+            entry.settle(answer, None)
+        if self._hold is not None and not waiting:
+            self._keep_time()
         if woken:
             for subscription in tuple(self._subscribers):
                 subscription.notify(woken)

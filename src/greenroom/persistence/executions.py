@@ -88,11 +88,15 @@ class ReleaseLost(Transition["LostReleased"]):
     """Give back up to `limit` addresses of an execution that is dead, so that their mail becomes due. For the sweep.
 
     The execution counts as ended when nothing is left. `STILL_ALIVE`, with the seconds its lease lasts, when it is not dead.
+
+    Args:
+        suspect: its tasks may be what has killed it; not when its process lives, and has only lost its lease (R22).
     """
 
     alone: ClassVar[bool] = True
 
     execution_id: str
+    suspect: bool = True
     limit: int = field(default=1000, validator=validators.ge(1))
 
 

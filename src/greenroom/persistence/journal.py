@@ -15,7 +15,7 @@ from attrs import field, frozen, validators
 from greenroom.persistence.clock import aware
 from greenroom.persistence.content import Payload, fits_inline
 from greenroom.persistence.deliveries import Outgoing
-from greenroom.persistence.messages import Disposition
+from greenroom.persistence.messages import Disposition, MessageReply
 from greenroom.persistence.operations import Dispatch, Intent, InvocationEnd
 from greenroom.persistence.tasks import Ending, NewTask, Submission
 from greenroom.persistence.transitions import OwnerWrite, Query, Row
@@ -65,6 +65,8 @@ class JournalEntry:
     params: Payload | None = field(default=None, validator=fits_inline)
     body: Payload | None = field(default=None, validator=fits_inline)
     """The result or the failure; the content of a signal."""
+    admitted: int | None = None
+    """Of an outcome: the row with which the operation was called, 0 for the beginning."""
     basis: int | None = None
     """Rows that the owner had processed when it wrote this one."""
     digest: bytes | None = None
@@ -96,7 +98,9 @@ class ContinueAs:
     request: Payload = field(validator=fits_inline)
     request_type: str
     handed_over: tuple[JournalEntry, ...] = ()
-    """Signals that nobody has received: the first rows of the new segment, numbered from 1."""
+    """Signals that nobody has received, and commands that came too late: the first rows of the new segment, numbered from 1."""
+    version: str | None = None
+    """Of the agent's code, when the new segment is made for another than the attempt began with; None: the same."""
 
 
 @frozen(kw_only=True)
@@ -114,9 +118,11 @@ class CommitTurn(OwnerWrite["TurnCommitted"]):
         dispatches: operations with an intent that will be sent now: each raises its version.
         invocations: tries that have ended. One that was not dispatched is recorded now.
         outgoing: messages to other addresses, in order; where there is no room they are held.
+        replies: what has become of messages that have their rows, for whoever has asked.
         submits: child tasks. They are accepted beyond the queue limits of their pools: they are part of accepted work.
         next_due: when the earliest timer is due; None when there is none.
         phase: what it is at, for people; None: nothing in particular.
+        waits: what it waits for, for people; None: as it was.
         ending: the task ends.
         continue_as: the segment ends and the task goes on.
     """
@@ -128,9 +134,11 @@ class CommitTurn(OwnerWrite["TurnCommitted"]):
     dispatches: tuple[Dispatch, ...] = ()
     invocations: tuple[InvocationEnd, ...] = ()
     outgoing: tuple[Outgoing, ...] = ()
+    replies: tuple[MessageReply, ...] = ()
     submits: tuple[NewTask, ...] = ()
     next_due: datetime | None = field(default=None, validator=aware)
     phase: str | None = None
+    waits: tuple[str, ...] | None = None
     ending: Ending | None = None
     continue_as: ContinueAs | None = None
 
@@ -180,4 +188,29 @@ class ReadJournal(Query[tuple[JournalEntry, ...]]):
     attempt: int
     segment: int
     after: int = 0
+    limit: int = field(default=1000, validator=validators.ge(1))
+
+
+@frozen(kw_only=True)
+class WrittenEntry:
+    """A row of a journal, with where it stands and who wrote it."""
+
+    attempt: int
+    segment: int
+    execution_id: str
+    generation: int
+    entry: JournalEntry
+
+    @property
+    def place(self) -> tuple[int, int, int]:
+        """Rows of a task follow each other in this order."""
+        return (self.attempt, self.segment, self.entry.seq)
+
+
+@frozen(kw_only=True)
+class ReadHistory(Query[tuple[WrittenEntry, ...]]):
+    """Rows of all attempts and segments of a task, in order, a page at a time; `since` is the first place to look at."""
+
+    address: str
+    since: tuple[int, int, int] = (0, 0, 0)
     limit: int = field(default=1000, validator=validators.ge(1))

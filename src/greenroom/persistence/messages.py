@@ -104,6 +104,20 @@ class Receipt:
 
 
 @frozen(kw_only=True)
+class MessageReply:
+    """News of a message that a task has got: its reply, or why there is none. With neither: a handler has accepted it.
+
+    Args:
+        accepted: its handler did not reject it. `MessageRecord.delivered_at` is when that was first said.
+    """
+
+    message_id: str
+    accepted: bool
+    reply: Payload | None = field(default=None, validator=validators.optional(fits_inline))
+    error: Payload | None = field(default=None, validator=validators.optional(fits_inline))
+
+
+@frozen(kw_only=True)
 class AdmitDue(AddressWrite["Admitted"]):
     """Give up to `limit` delayed messages whose time has come their places in the order, the longest due first."""
 
@@ -198,9 +212,13 @@ class ListMessages(Query[tuple[MessageRecord, ...]]):
 
 @frozen(kw_only=True)
 class DelayedMessages(Query[tuple[MessageRecord, ...]]):
-    """Delayed messages and timers of an address, the next due first."""
+    """Delayed messages and timers of an address, the next due first, those of one moment by identity, a page at a time.
+
+    `after` is the moment and the identity of the last one seen.
+    """
 
     address: str
+    after: tuple[datetime, str] | None = None
     limit: int = field(default=100, validator=validators.ge(1))
 
 

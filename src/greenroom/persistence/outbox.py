@@ -148,7 +148,7 @@ class ReadOutbox(Query[tuple[OutboxRecord, ...]]):
 
 @frozen
 class Held:
-    """Messages of `address` wait for room at `recipient`, where there is some now."""
+    """Messages of `address` wait for room at `recipient`."""
 
     address: str
     recipient: str
@@ -158,4 +158,15 @@ class Held:
 class FlushableHeld(Query[tuple[Held, ...]]):
     """Which addresses hold messages that have room now. For the sweep."""
 
+    limit: int = field(default=100, validator=validators.ge(1))
+
+
+@frozen(kw_only=True)
+class HeldForHolders(Query[tuple[Held, ...]]):
+    """Which addresses hold messages that have no room now, at recipients that hold messages themselves, a page at a time.
+
+    `after` is the last one of the page before.
+    """
+
+    after: Held = field(factory=lambda: Held("", ""))
     limit: int = field(default=100, validator=validators.ge(1))

@@ -81,14 +81,13 @@ class StoreThread:
         self._post = post
         self._receiver = receiver
         self._watched = watched
+        self.submit: Callable[[Pending], object] = driver.inbox.put
+        """Hand it an entry. From any thread."""
         self._stopping: Pending | None = None
         self._polled = 0.0
 
     def start(self) -> None:
         threading.Thread(target=self._main, name=f"greenroom-store {self._driver.name}", daemon=True).start()
-
-    def submit(self, entry: Pending) -> None:
-        self._driver.inbox.put(entry)
 
     def nudge(self) -> None:
         """Let the thread ask `watched` again."""

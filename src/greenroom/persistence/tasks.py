@@ -12,7 +12,7 @@ from typing import Final
 
 from attrs import field, frozen, validators
 
-from greenroom.persistence.addresses import AddressRecord, ParkAddress, ParkReason
+from greenroom.persistence.addresses import AddressRecord, ParkAddress, Parked, ParkReason
 from greenroom.persistence.clock import aware
 from greenroom.persistence.content import Payload, fits_inline
 from greenroom.persistence.deliveries import Outgoing
@@ -176,7 +176,8 @@ class ClaimTask(QueueWrite["ClaimedTask"]):
     """Become the owner of a runnable task; the generation grows by one, also for who owns it already. Never makes an address.
 
     Refused: `NOT_OWNER` while another execution that is alive owns it (with the seconds its lease lasts); `NOT_PENDING` when it is
-    terminal, or waits; `PARKED`; `DRAINING`, `LEASE_EXPIRED`, `UNKNOWN_EXECUTION` for an execution that may claim nothing.
+    terminal, or waits; `PARKED`; `FULL` when its group has all its places taken, and when too many have begun (with the seconds until
+    another may); `DRAINING`, `LEASE_EXPIRED`, `UNKNOWN_EXECUTION` for an execution that may claim nothing.
 
     Args:
         version: of the agent's code. The first claim of an attempt records it.
@@ -193,6 +194,15 @@ class WakeTask(QueueWrite["Woken"]):
     Waking one that stands there already changes nothing. Refused: `NOT_PENDING` when it is owned or terminal, or its time has not come
     (with the seconds until then, where it waits for a time); `PARKED`.
     """
+
+
+@frozen(kw_only=True)
+class QuarantineTask(QueueWrite[Parked]):
+    """Park a task that nobody owns as `undecodable`, and take it out of its pool's queue: its row cannot be read, so that nobody can claim
+    it. `NOT_PENDING` when it is owned, parked or terminal.
+    """
+
+    detail: str
 
 
 @frozen
@@ -369,14 +379,17 @@ class NewAttempt(AddressWrite["AttemptBegun"]):
     Messages that had come too late for the last attempt are dead letters then.
 
     Args:
-        seed: at most 64 bytes; with `rows`, that of the last attempt.
+        seed: at most 64 bytes; with `rows` or `in_segment`, that of the last attempt.
         reason: why there is another attempt.
-        rows: of the last segment, those that it keeps, from the first on; 0: from the beginning, with the submitted request.
+        rows: of the last segment, those that it keeps, from the first on.
+        in_segment: it begins in the last segment, also when it keeps no rows; else without rows from the beginning, with the submitted
+            request.
     """
 
     seed: bytes
     reason: str
     rows: int = field(default=0, validator=validators.ge(0))
+    in_segment: bool = False
 
 
 @frozen
@@ -431,10 +444,19 @@ class ListTasks(Query[tuple[TaskRecord, ...]]):
 
 @frozen(kw_only=True)
 class RunnableTasks(Query[tuple[str, ...]]):
-    """Addresses of runnable tasks of a pool: by priority, then fairly between groups. Costs what is asked for."""
+    """Addresses of runnable tasks of a pool: by priority, then fairly between groups.
+
+    Costs what is asked for; with `per_group` also what stands before that and is left out.
+
+    Args:
+        per_group: places that a group has: leave those out that would find none. None: no matter.
+        begun: only those whose attempt has begun.
+    """
 
     pool: str
     limit: int = field(default=100, validator=validators.ge(1))
+    per_group: int | None = None
+    begun: bool = False
 
 
 @frozen
@@ -493,8 +515,13 @@ class WatchTasks(Query[Watched]):
 
 @frozen(kw_only=True)
 class ChildrenOf(Query[tuple[AddressRecord, ...]]):
-    """The children of a task that have not ended, in order of address, a page at a time; `after` is the last address seen."""
+    """The children of a task that have not ended, in order of address, a page at a time; `after` is the last address seen.
+
+    Args:
+        stopping: only those that do not outlive it.
+    """
 
     address: str
+    stopping: bool = False
     after: str = ""
     limit: int = field(default=100, validator=validators.ge(1))

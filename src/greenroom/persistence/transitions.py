@@ -70,7 +70,7 @@ class RefusalReason(Enum):
     DRAINING = "draining"
     """The execution is stopping and takes nothing new."""
     FULL = "full"
-    """The mailbox, or the pool's queue, has no room."""
+    """The mailbox, the pool's queue, or one of the pool's limits has no room."""
     HELD_BACK = "held_back"
     """Messages of the address wait for room at their recipients; they must go first."""
     CONFLICT = "conflict"

@@ -178,10 +178,7 @@ class Runtime:
         if self._storage is None:
             raise Misuse(f"runtime.submit: tasks are kept in a store, and this runtime has none: {WITH_A_STORE}")
         root.services.loop.check_thread()
-        path = pool if isinstance(pool, str) else path_of(self._spec, pool)
-        if path is None:
-            raise BadSpec(f"{pool!r} is not in the tree of this runtime: give its path, or a gr.Agents that is")
-        return await submit(self._storage.tasks, path, request, **options)
+        return await submit(self._storage.tasks, self.path_of_pool(pool), request, **options)
 
     def task(self, task_id: str) -> TaskHandle[Any]:
         """The handle of a task by its id, whoever has submitted it. Raises `InvalidTaskId`."""
@@ -294,6 +291,18 @@ class Runtime:
         if root.services.loop.current_task() is self._host:
             self._body_asked = True
 
+    @property
+    def storage(self) -> Storage | None:
+        """For Greenroom's own use: the store's side of the tree; None without a store."""
+        return self._storage
+
+    def path_of_pool(self, pool: str | Agents[Any, Any]) -> str:
+        """For Greenroom's own use: where tasks are submitted to. Raises `BadSpec` for a pool that is not in this tree."""
+        path = pool if isinstance(pool, str) else path_of(self._spec, pool)
+        if path is None:
+            raise BadSpec(f"{pool!r} is not in the tree of this runtime: give its path, or a gr.Agents that is")
+        return path
+
     @staticmethod
     async def _wait_from_outside(root: Root) -> None:
         root.services.loop.check_thread()
@@ -376,8 +385,10 @@ class Runtime:
     async def _open_store(self, source: StoreSource, loop: EventLoop, root: Root) -> None:
         """Before anything of the tree starts. When it fails, the block is not entered."""
         assert self._group is not None
-        storage = Storage(source, loop, lambda: root.services, self.ref, self._destinations, failed=root.store_failed)
         try:
+            storage = Storage(
+                source, loop, lambda: root.services, self.ref, self._destinations, failed=root.store_failed
+            )
             await self._group.start(storage.run)
         except BaseException:
             root.never_started()

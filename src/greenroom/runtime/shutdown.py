@@ -95,7 +95,10 @@ class Shutdown:
         return self.stage
 
     def note_end(self, path: str, how: str, *, brutal: bool) -> None:
-        """An incarnation has ended; `how` is a field of the report. Of one path the last end counts."""
+        """An incarnation has ended; `how` is a field of the report. Of one path the last end counts.
+
+        `"stuck"` is for the activation of a task, which is no node of the tree: it goes on, and ends otherwise when it does end.
+        """
         if how == "abandoned":
             self._lingering[path] += 1
         if not self.begun:
@@ -122,7 +125,7 @@ class Shutdown:
             cancelled=cancelled,
             killed=killed,
             abandoned=tuple(dict.fromkeys((*ended("abandoned"), *+self._lingering))),
-            stuck=tuple(path for path, state in running.items() if state is State.STUCK),
+            stuck=(*ended("stuck"), *(path for path, state in running.items() if state is State.STUCK)),
             failed=ended("failed"),
             unknown=tuple(path for path, state in running.items() if state is not State.STUCK),
             brutal=tuple(path for path in (*cancelled, *killed) if path in self._brutal),

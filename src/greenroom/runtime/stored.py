@@ -180,6 +180,11 @@ class Shown:
         _, body, _ = await self._told(record.body, f"the send {record.ordinal} of {record.address!r}")
         return _info(OutboxInfo, record, body=body)
 
+    async def value(self, payload: Payload | None, source: str) -> Any:
+        """What a payload means here, as far as that can be told."""
+        _, value, _ = await self._told(payload, source)
+        return value
+
     async def _told(self, payload: Payload | None, source: str) -> tuple[bytes, Any, str | None]:
         """A payload's bytes, what they mean here, and why they do not mean what their class says."""
         if payload is None:

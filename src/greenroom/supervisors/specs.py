@@ -92,6 +92,9 @@ class Child(_Placed):
     Raises `BadSpec`. Source: OTP `supervisor`, child_spec().
     """
 
+    needs_store = False
+    """It works on the store, though it has no mailbox there."""
+
     def __init__(
         self,
         name: str,
@@ -357,7 +360,7 @@ def in_the_store(spec: Child | SupervisorSpec, path: str = "") -> str | None:
     if isinstance(getattr(spec, "mailbox", None), PersistentMailbox):
         return path
     if isinstance(spec, Child):
-        return None
+        return path if spec.needs_store else None
     found = (in_the_store(child, path) for group in spec.groups() for child in group)
     return next((child for child in found if child is not None), None)
 

@@ -9,6 +9,8 @@ from greenroom.testing.fresh_store import fresh_store
 from greenroom.testing.interrupt import InterruptionFailed, Interruptions, Life, interrupt_everywhere
 from greenroom.testing.ledger import Ledger
 from greenroom.testing.postgres_proxy import Cut, PostgresProxy
+from greenroom.testing.replay import OtherVersion, Replayed, replay
+from greenroom.testing.simulation import Process, Simulated, SimulationFailed, World, simulate
 from greenroom.testing.store_faults import (
     Away,
     Contention,
@@ -35,15 +37,23 @@ __all__ = [
     "InvariantBroken",
     "Ledger",
     "Life",
+    "OtherVersion",
     "OutcomeLost",
     "PostgresProxy",
+    "Process",
+    "Replayed",
+    "Simulated",
+    "SimulationFailed",
     "Slow",
     "StatementError",
     "StoreFaults",
     "StoreSource",
     "StoreTime",
     "VirtualClock",
+    "World",
     "audit",
     "fresh_store",
     "interrupt_everywhere",
+    "replay",
+    "simulate",
 ]

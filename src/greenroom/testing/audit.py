@@ -18,6 +18,7 @@ from greenroom.persistence.journal import ReadJournal
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+    from datetime import datetime
 
     from greenroom.persistence import AddressRecord, MessageRecord, Query, Store
     from greenroom.testing.ledger import Ledger
@@ -51,7 +52,7 @@ async def audit(store: Store, ledger: Ledger) -> None:
     for address in addresses:
         async for message in _pages(store, _list_messages(address), lambda last: last.seq):
             messages[address, message.message_id] = message
-        for message in await store.read(DelayedMessages(address=address, limit=1_000_000)):
+        async for message in _pages(store, _list_delayed(address), lambda last: (last.deliver_at, last.message_id)):
             messages[address, message.message_id] = message
         async for row in _pages(store, _list_outbox(address), lambda last: last.ordinal):
             outbox.add((address, row.message_id))
@@ -86,6 +87,10 @@ def _list_addresses(after: str | None) -> ListAddresses:
 
 def _list_messages(address: str) -> Callable[[int | None], ListMessages]:
     return lambda after: ListMessages(address=address, after=after or 0, limit=PAGE)
+
+
+def _list_delayed(address: str) -> Callable[[tuple[datetime, str] | None], DelayedMessages]:
+    return lambda after: DelayedMessages(address=address, after=after, limit=PAGE)
 
 
 def _list_outbox(address: str) -> Callable[[int | None], ReadOutbox]:

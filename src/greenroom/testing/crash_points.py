@@ -10,17 +10,18 @@ in the same order.
 
 from __future__ import annotations
 
+import threading
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 import anyio
 
 from greenroom.persistence.driver import NotReached
-from greenroom.testing.in_step import Stepper, SteppingDriver, Stopped
+from greenroom.testing.in_step import PATIENCE, Conductor, Stepper, SteppingDriver, Stopped
 from greenroom.testing.transition_names import TransitionNames
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Container, Sequence
     from types import TracebackType
 
     from greenroom.persistence import Driver, Hold, Query, Renewer, Transition
@@ -47,28 +48,35 @@ class CrashPoints:
     Args:
         kill_at: points; the first that is reached is the execution's death.
         names: those of the database's earlier executions, to go on with.
+        conductor: for Greenroom's own use: of several executions on one event loop.
     Raises:
         Misuse: on entering it without a virtual clock.
     """
 
-    def __init__(self, kill_at: Collection[str] = (), names: TransitionNames | None = None) -> None:
+    def __init__(
+        self,
+        kill_at: Container[str] = (),
+        names: TransitionNames | None = None,
+        conductor: Conductor | None = None,
+    ) -> None:
         self.names = names or TransitionNames()
         self.passed: dict[str, None] = {}
         """The points so far, in order."""
         self.died_at: str | None = None
-        self._kill_at = frozenset(kill_at)
+        self._kill_at = kill_at
         self._doomed_at: str | None = None
         """Die there once the loop is idle: what was acknowledged has its effect first."""
-        self._stepper = Stepper(rested=self._meet_doom)
+        self.stepper = Stepper(rested=self._meet_doom, conductor=conductor)
         self._scope = anyio.CancelScope()
+        self._buried = threading.Event()
         self._holds: list[Hold] = []
 
     def wrap(self, driver: Driver) -> Driver:
         """For `open_store(driver=…)` and `StoreSource(driver=…)`."""
-        return MortalDriver(driver, self, self._stepper)
+        return MortalDriver(driver, self, self.stepper)
 
     async def __aenter__(self) -> CrashPoints:
-        await self._stepper.__aenter__()
+        await self.stepper.__aenter__()
         self._scope.__enter__()
         return self
 
@@ -82,7 +90,7 @@ class CrashPoints:
                 raise
             return True
         finally:
-            await self._stepper.__aexit__(None, None, None)
+            await self.stepper.__aexit__(None, None, None)
 
     def _is_wreckage(self, error: BaseException | None) -> bool:
         """Did something fall to pieces as the execution died? That is of no interest: it is what it was killed for."""
@@ -90,7 +98,8 @@ class CrashPoints:
 
     def _bury(self) -> None:
         self._scope.cancel()
-        self._stepper.stop()
+        self._buried.set()
+        self.stepper.stop()
 
     def _meet_doom(self) -> None:
         if self._doomed_at is not None and self.died_at is None:
@@ -118,7 +127,9 @@ class CrashPoints:
                 self._doomed_at = point
             else:
                 self._die(point)
-                self._stepper.post(self._bury)
+                self.stepper.post(self._bury)
+                # Or the end of this thread might come before the cancellation, by real time.
+                self._buried.wait(PATIENCE)
                 raise Stopped(point)
 
     def keep(self, hold: Hold) -> Hold:
@@ -134,6 +145,7 @@ class MortalDriver(SteppingDriver):
         self._points = points
 
     async def open(self) -> None:
+        self._stepping.open()
         self._points.check()
         await self.inner.open()
 

@@ -19,11 +19,14 @@ from attrs import define, field
 
 from greenroom.persistence import (
     AcceptMessage,
+    AnswerCallback,
+    AnswerDisposition,
     BeginDelivery,
     ClaimAddress,
     Claimed,
     CloseAddress,
     DeadLettered,
+    DeliverAnswer,
     Delivery,
     Disposition,
     EndExecution,
@@ -43,6 +46,7 @@ from greenroom.persistence import (
     StateWrite,
     UndoDelivery,
 )
+from greenroom.persistence.callbacks import ANSWER, CallbackAnswered
 from greenroom.persistence.journal import CommitTurn, EntryKind, JournalEntry, TurnCommitted
 from greenroom.persistence.tasks import (
     AttemptBegun,
@@ -97,11 +101,15 @@ class Ledger:
     states: dict[str, StateWrite] = field(factory=dict)
     tasks: set[str] = field(factory=set)
     """Addresses of tasks that were accepted."""
+    over: set[str] = field(factory=set)
+    """Of those: the ones that have ended. What comes there is late."""
     segments: dict[str, Segment] = field(factory=dict)
     """By task: the one that its owner writes to."""
     journals: dict[Segment, list[JournalEntry]] = field(factory=dict)
     consumed: dict[str, int] = field(factory=dict)
     """By task: messages up to this place have got their rows."""
+    answers: dict[str, Payload] = field(factory=dict)
+    """Of callbacks."""
     pruned: set[Prunable] = field(factory=set)
     """Kinds of which something was forgotten, by order."""
     _batches: set[str] = field(factory=set)
@@ -137,9 +145,11 @@ class Ledger:
             case TerminateTask(), _:
                 self.generations[item.address] = self.generations.get(item.address, 0) + 1
                 self.owners.pop(item.address, None)
-                if item.to_parent is not None:
+                self.over.add(item.address)
+                if item.to_parent is not None and item.to_parent.recipient not in self.over:
                     self._send(item.to_parent)
             case NewAttempt(), AttemptBegun(attempt=attempt):
+                self.over.discard(item.address)
                 self.segments[item.address] = item.address, attempt, 1
             case ReleaseAddress() | ReleaseTask() | CloseAddress() | ParkAddress(), _:
                 self.owners.pop(item.address, None)
@@ -149,6 +159,10 @@ class Ledger:
                 self._disown(item.execution_id)
             case AcceptMessage(), Receipt(disposition=Disposition.ACCEPTED):
                 self._accept(item.address, item.message_id, item.type, item.body)
+            case AnswerCallback(), CallbackAnswered(disposition=AnswerDisposition.ACCEPTED):
+                self.answers[item.callback_id] = item.answer
+            case DeliverAnswer(), Receipt(disposition=Disposition.ACCEPTED):
+                self._accept(item.address, item.callback_id, ANSWER, self.answers[item.callback_id])
             case FinishDelivery(), Handled():
                 self._finish(item, answer)
             case BeginDelivery(), Delivery(seq=seq):
@@ -200,6 +214,7 @@ class Ledger:
             self.journals[following] = list(item.continue_as.handed_over)
         if item.ending is not None:
             self.owners.pop(item.address, None)
+            self.over.add(item.address)
 
     def _send(self, message: Outgoing) -> None:
         self._accept(message.recipient, message.message_id, message.type, message.body)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from enum import Enum
 from pathlib import Path
@@ -99,11 +99,20 @@ class PostgresProxy:
         url: of the server.
         committing: parts of the texts of statements that commit by themselves when they are executed outside of a transaction.
             The store's own are known.
+        at_cut: called at each planned cut, in the proxy's thread, when the client has sent the whole of its commit, or its beginning
+            for `BEFORE_COMMIT`, and before the server gets it: to kill the client just then, say.
     """
 
-    def __init__(self, url: str, committing: tuple[bytes, ...] = COMMITTING) -> None:
+    def __init__(
+        self,
+        url: str,
+        committing: tuple[bytes, ...] = COMMITTING,
+        *,
+        at_cut: Callable[[], object] = lambda: None,
+    ) -> None:
         self._url = url
         self._committing = committing
+        self._at_cut = at_cut
         self._runner = asyncio.Runner()
         self._loop = self._runner.get_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="greenroom-postgres-proxy", daemon=True)
@@ -138,6 +147,11 @@ class PostgresProxy:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     # ------------------------------------------------------------------------------------------------ for other threads
+
+    @property
+    def idle(self) -> bool:
+        """Nobody is connected, and nothing is under way to the server or back."""
+        return not self._lines
 
     @property
     def url(self) -> str:
@@ -257,21 +271,29 @@ class PostgresProxy:
                 line.statements[name] = text
             if self._cuts and self._commits(line, message):
                 cut = self._cuts.pop(0)
+                if cut is not Cut.BEFORE_COMMIT:
+                    message = await self._whole(message, client_in)
+                self._at_cut()
                 self.done += 1
                 if cut is Cut.BEFORE_COMMIT:
                     return
                 line.swallowing = True
                 if cut is Cut.AT_COMMIT:
-                    # A statement is executed by the messages behind it; they are there already, or about to be.
                     line.server.write(message.raw)
-                    while message.kind not in (b"Q", b"S"):
-                        message = await read_message(client_in)
-                        line.server.write(message.raw)
                     await line.server.drain()
                     line.client.transport.abort()
                     await asyncio.Event().wait()  # until the server's answer has been swallowed
             line.server.write(message.raw)
             await line.server.drain()
+
+    @staticmethod
+    async def _whole(message: Message, client_in: asyncio.StreamReader) -> Message:
+        """With the messages behind it, by which it is executed; they are there already, or about to be."""
+        raw, last = message.raw, message.kind
+        while last not in (b"Q", b"S"):
+            following = await read_message(client_in)
+            raw, last = raw + following.raw, following.kind
+        return Message(message.kind, raw)
 
     async def _pass(self) -> None:
         """Return when a message may go on."""

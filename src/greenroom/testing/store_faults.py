@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from attrs import field, frozen, validators
 
@@ -29,6 +29,12 @@ if TYPE_CHECKING:
     from greenroom.persistence.driver import Applied, News
 
 WHY = "a fault was injected"
+
+
+class Sleeper(Protocol):
+    """How a store thread waits for time to pass on the event loop."""
+
+    def sleep(self, seconds: float) -> None: ...
 
 
 class Fault(ABC):
@@ -57,7 +63,7 @@ class Slow(Fault):
     seconds: float = field(validator=validators.ge(0))
 
     async def strike(self, driver: FaultyDriver, batch_id: str, items: Sequence[Transition[Any]]) -> Applied:
-        driver.faults.pace.sleep(self.seconds)
+        driver.pace.sleep(self.seconds)
         return await driver.commit(batch_id, items)
 
 
@@ -136,9 +142,9 @@ class StoreFaults:
     ) -> None:
         await self.pace.__aexit__(kind, error, trace)
 
-    def wrap(self, driver: Driver) -> Driver:
-        """For `open_store(driver=…)` and `StoreSource(driver=…)`."""
-        return FaultyDriver(driver, self)
+    def wrap(self, driver: Driver, pace: Sleeper | None = None) -> Driver:
+        """For `open_store(driver=…)` and `StoreSource(driver=…)`. `pace`: for Greenroom's own use."""
+        return FaultyDriver(driver, self, pace or self.pace)
 
     @property
     def left(self) -> tuple[str, ...]:
@@ -153,6 +159,11 @@ class StoreFaults:
     def go_away(self, seconds: float = math.inf) -> None:
         """Let nothing reach the store for so long on the loop's clock. From any thread."""
         self._away_until = self.pace.now() + seconds
+
+    def cease(self) -> None:
+        """Let nothing more go wrong, and the store be reached again. From any thread."""
+        self._script, self._rate = {}, 0.0
+        self.heal()
 
     def heal(self) -> None:
         """Let the store be reached again. From any thread."""
@@ -187,13 +198,14 @@ class StoreFaults:
 class FaultyDriver(WrappedDriver):
     """A driver that fails when `StoreFaults` says so."""
 
-    def __init__(self, inner: Driver, faults: StoreFaults) -> None:
+    def __init__(self, inner: Driver, faults: StoreFaults, pace: Sleeper) -> None:
         super().__init__(inner)
         self.faults = faults
+        self.pace = pace
 
     async def pause(self, seconds: float) -> None:
         if self.faults.pace.virtual:
-            self.faults.pace.sleep(seconds)
+            self.pace.sleep(seconds)
         else:
             await self.inner.pause(seconds)
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 MADE_UP: Final = re.compile(r"(?<![0-9a-f])[0-9a-f]{32}(?![0-9a-f])")
 """An identity by `new_id`."""
 
-TELLING: Final = ("execution_id", "pool", "address", "callback_id", "message_id", "ordinal", "name")
+TELLING: Final = ("execution_id", "pool", "schedule", "address", "callback_id", "message_id", "ordinal", "name")
 """Fields that say what a transition is about, in this order. An owner's execution is not named with each of its writes."""
 
 

@@ -82,7 +82,7 @@ async def rows_of(connection: Connection) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", list(WRITES))
-def test_c19_a_write_that_waits_behind_the_takeover_is_refused_and_kept(url: str, name: str) -> None:
+def test_c19_r02_a_write_that_waits_behind_the_takeover_is_refused_and_kept(url: str, name: str) -> None:
     hands = Hands()
 
     async def main() -> None:
@@ -114,7 +114,7 @@ def test_c19_a_write_that_waits_behind_the_takeover_is_refused_and_kept(url: str
 
 
 @pytest.mark.parametrize("name", list(WRITES))
-def test_c19_a_write_that_comes_first_stands_and_the_takeover_sees_it(url: str, name: str) -> None:
+def test_c19_r02_a_write_that_comes_first_stands_and_the_takeover_sees_it(url: str, name: str) -> None:
     hands = Hands()
 
     async def main() -> None:

@@ -19,6 +19,7 @@ from greenroom.persistence.ids import new_id
 from greenroom.persistence.messages import AcceptMessage, Disposition, Receipt
 from greenroom.persistence.postgres.driver import PostgresDriver
 from greenroom.persistence.transitions import Transition
+from greenroom.testing import Cut, PostgresProxy
 from tests.persistence.postgres.help import (
     begin,
     claim,
@@ -32,14 +33,13 @@ from tests.persistence.postgres.help import (
     session,
     waiting_for_locks,
 )
-from tests.persistence.postgres.proxy import Cut, Proxy
 
 SINGLE_CALLS = (b"greenroom_accept_", b"greenroom_begin_", b"greenroom_finish_")
 
 
 @pytest.fixture
-def proxy(url: str) -> Iterator[Proxy]:
-    with Proxy(url, SINGLE_CALLS) as started:
+def proxy(url: str) -> Iterator[PostgresProxy]:
+    with PostgresProxy(url, SINGLE_CALLS) as started:
         yield started
 
 
@@ -68,7 +68,7 @@ async def see_through(driver: PostgresDriver, items: list[Transition[Any]]) -> l
 
 @pytest.mark.parametrize(("kind", "cut"), list(product(("single", "mixed"), Cut)))
 def test_r05_a_cut_at_a_commit_leaves_each_message_accepted_exactly_once(
-    proxy: Proxy, url: str, kind: str, cut: Cut
+    proxy: PostgresProxy, url: str, kind: str, cut: Cut
 ) -> None:
     async def main() -> None:
         async with opened(proxy.url) as driver, session(url) as connection:
@@ -89,7 +89,7 @@ def test_r05_a_cut_at_a_commit_leaves_each_message_accepted_exactly_once(
 
 
 @pytest.mark.parametrize("cut", list(Cut))
-def test_r05_a_cut_at_a_delivery_counts_it_once(proxy: Proxy, cut: Cut) -> None:
+def test_r05_a_cut_at_a_delivery_counts_it_once(proxy: PostgresProxy, cut: Cut) -> None:
     async def main() -> None:
         async with opened(proxy.url) as driver:
             await many(driver, [execution("e1")])
@@ -105,7 +105,9 @@ def test_r05_a_cut_at_a_delivery_counts_it_once(proxy: Proxy, cut: Cut) -> None:
     run(main())
 
 
-def test_r05_a_transaction_that_waits_on_when_its_client_is_gone_is_ended_and_run_again(proxy: Proxy, url: str) -> None:
+def test_r05_a_transaction_that_waits_on_when_its_client_is_gone_is_ended_and_run_again(
+    proxy: PostgresProxy, url: str
+) -> None:
     async def main() -> None:
         async with opened(proxy.url) as driver, session(url) as holder:
             await many(driver, [execution("e1")])
@@ -150,7 +152,7 @@ def test_r05_the_same_batch_applied_again_meets_its_own_row_and_answers_from_it(
 
 
 @pytest.mark.backends("asyncio")
-async def test_r05_a_store_answers_as_if_nothing_had_been_cut(proxy: Proxy, url: str) -> None:
+async def test_r05_a_store_answers_as_if_nothing_had_been_cut(proxy: PostgresProxy, url: str) -> None:
     store = Committer(PostgresDriver(proxy.url), current_loop(), bound=20.0)
     await store.open()
     try:
@@ -184,7 +186,7 @@ async def test_r05_a_store_answers_as_if_nothing_had_been_cut(proxy: Proxy, url:
 
 @pytest.mark.backends("asyncio")
 async def test_while_the_server_is_away_a_commit_waits_its_bound_and_nothing_is_half_done(
-    proxy: Proxy, url: str
+    proxy: PostgresProxy, url: str
 ) -> None:
     store = Committer(PostgresDriver(proxy.url, bound=1.0), current_loop(), bound=1.0)
     await store.open()
@@ -211,7 +213,7 @@ async def is_there(url: str, message_id: str) -> bool:
         return bool(await connection.fetchval("SELECT count(*) FROM messages WHERE message_id = $1", message_id))
 
 
-def test_a_call_that_stalls_is_given_up_within_a_third_of_the_lease(proxy: Proxy) -> None:
+def test_a_call_that_stalls_is_given_up_within_a_third_of_the_lease(proxy: PostgresProxy) -> None:
     async def main() -> None:
         async with opened(proxy.url, lease=1.5) as driver:
             await one(driver, execution("e1"))
@@ -223,7 +225,7 @@ def test_a_call_that_stalls_is_given_up_within_a_third_of_the_lease(proxy: Proxy
     run(main())
 
 
-def test_r25_a_handlers_messages_are_sent_once_when_the_answer_is_lost(proxy: Proxy, url: str) -> None:
+def test_r25_a_handlers_messages_are_sent_once_when_the_answer_is_lost(proxy: PostgresProxy, url: str) -> None:
     async def main() -> None:
         async with opened(proxy.url) as driver, session(url) as connection:
             await many(driver, [execution("e1")])

@@ -285,11 +285,11 @@ class Outcome:
     tables: dict[str, list[str]] = field(factory=dict)
 
 
-def sqlite_says(seed: int, given: Sequence[Step] | None = None) -> Outcome:
+def sqlite_says(seed: int, given: Sequence[Step] | None = None, writes: type[Writer] = Writer) -> Outcome:
     """Write a run, or take the one that is given, and apply it one by one."""
     hands = Hands()
     driver = SqliteDriver(parse_url("sqlite://:memory:"), hands.clock, bound=10.0)
-    writer = Writer(Random(seed))
+    writer = writes(Random(seed))
     outcome = Outcome()
 
     async def main() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -70,6 +71,38 @@ async def test_r05_a_commit_that_failed_after_it_was_made_is_looked_up_and_not_m
         record = await store.read(ReadAddress(address="desk"))
         assert record is not None
         assert record.queued == 1
+    assert rows(database) == [("m1", 1)]
+
+
+async def test_r05_what_an_fsync_failed_for_is_written_again_elsewhere_before_it_is_acknowledged(
+    database: SqliteDatabase, tmp_path: Path
+) -> None:
+    """The kernel does not try again by itself, and says of the next fsync of the log that all is well."""
+    faults = Faults()
+    async with faulty(database, faults) as store:
+        desk = await owner(store)
+        with closing(
+            sqlite3.connect(database.path)
+        ) as other:  # or the log would be settled by closing the only connection
+            other.execute("SELECT count(*) FROM messages").fetchall()
+            faults.after_commit.append(disk_error())
+            await desk.send("m1")
+            shutil.copy(database.path, tmp_path / "without its log")
+    assert rows(SqliteDatabase(tmp_path / "without its log")) == [("m1", 1)]
+
+
+async def test_r05_an_unknown_commit_stays_unknown_while_its_log_cannot_be_settled(database: SqliteDatabase) -> None:
+    faults = Faults()
+    async with faulty(database, faults, bound=0.3) as store:
+        desk = await owner(store)
+        with closing(sqlite3.connect(database.path, isolation_level=None)) as reader:
+            reader.execute("BEGIN")
+            reader.execute("SELECT count(*) FROM messages").fetchall()
+            faults.after_commit.append(disk_error())
+            with pytest.raises(StoreUnavailable) as caught:
+                await desk.send("m1")
+            assert caught.value.unknown
+        assert (await desk.send("m1")).disposition is Disposition.DUPLICATE
     assert rows(database) == [("m1", 1)]
 
 

@@ -125,7 +125,7 @@ def packed(items: Sequence[Transition[Any]]) -> list[Transition[Any]]:
 
 
 def check_invariants(connection: sqlite3.Connection) -> None:
-    """What the counters of every address must be, by counting."""
+    """What the counters of every address must be, by counting. Retention forgets the journals of ended attempts from the front."""
     wrong = connection.execute(
         """
         SELECT address FROM addresses AS a WHERE
@@ -155,13 +155,16 @@ def check_invariants(connection: sqlite3.Connection) -> None:
         SELECT 'pool', pool FROM task_pools AS p
         WHERE runnable <> (SELECT count(*) FROM tasks AS t WHERE t.pool = p.pool AND t.runnable)
         UNION ALL
-        SELECT 'journal', address FROM journal GROUP BY address, attempt, segment HAVING count(*) <> max(seq) OR min(seq) <> 1
+        SELECT 'journal', j.address FROM journal AS j JOIN tasks AS t USING (address) GROUP BY j.address, j.attempt, j.segment
+        HAVING count(*) <> max(j.seq) - min(j.seq) + 1 OR min(j.seq) <> 1 AND t.outcome IS NULL AND j.attempt = t.attempt
         UNION ALL
         SELECT 'order', j.address FROM journal AS j JOIN journal AS k USING (address, attempt, segment)
         WHERE k.seq = j.seq + 1 AND k.at < j.at
         UNION ALL
-        SELECT 'operation', o.address FROM operations AS o WHERE (o.status = 'settled' OR o.status = 'pending') AND
-        (o.status = 'settled') <> EXISTS (SELECT 1 FROM journal AS j WHERE j.kind = 'outcome' AND j.call = o.call
+        SELECT 'operation', o.address FROM operations AS o JOIN tasks AS t USING (address)
+        WHERE (o.status = 'settled' OR o.status = 'pending') AND (t.outcome IS NULL AND t.attempt = o.attempt OR EXISTS (
+        SELECT 1 FROM journal AS f WHERE f.seq = 1 AND f.address = o.address AND f.attempt = o.attempt AND f.segment = o.segment))
+        AND (o.status = 'settled') <> EXISTS (SELECT 1 FROM journal AS j WHERE j.kind = 'outcome' AND j.call = o.call
         AND j.address = o.address AND j.attempt = o.attempt AND j.segment = o.segment)
         """
     ).fetchall()

@@ -16,6 +16,7 @@ from greenroom.persistence.addresses import (
     UnparkAddress,
     Unparked,
 )
+from greenroom.persistence.applying.limits import leave_place
 from greenroom.persistence.applying.mail import settle_due
 from greenroom.persistence.applying.rows import TASK, AddressRow
 from greenroom.persistence.applying.unit import Unit
@@ -47,6 +48,7 @@ async def claim(unit: Unit, item: ClaimAddress) -> Claimed | Refused:
         state=payload_of(data, size),
         state_type=state_type,
         state_version=state_version,
+        held=row.held,
     )
 
 
@@ -113,6 +115,9 @@ async def stop_for_operator(unit: Unit, row: AddressRow, item: ParkAddress) -> N
     """Nobody owns the address, and nobody claims it, until an operator says so."""
     row.owner = None
     row.parked, row.parked_detail = item.reason.value, item.detail
+    task = await unit.task(row)
+    if task is not None:
+        leave_place(unit, task)
     await settle_due(unit, row)
 
 

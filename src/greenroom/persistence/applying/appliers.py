@@ -24,6 +24,7 @@ from greenroom.persistence.applying import (
     outbox,
     pools,
     retention,
+    schedules,
     task_pools,
     tasks,
     turns,
@@ -45,11 +46,13 @@ from greenroom.persistence.operations import DecideOperation
 from greenroom.persistence.outbox import BeginSend, FailSend, FinishSend, FlushHeld, RequeueSend
 from greenroom.persistence.pools import RegisterPool
 from greenroom.persistence.retention import Prune
+from greenroom.persistence.schedules import PassMoment, RegisterSchedule
 from greenroom.persistence.task_pools import RegisterTaskPool
 from greenroom.persistence.tasks import (
     ClaimTask,
     NewAttempt,
     ParkTask,
+    QuarantineTask,
     ReleaseTask,
     SubmitTask,
     TerminateTask,
@@ -89,10 +92,13 @@ APPLIERS: Final[dict[type[Transition[Any]], Callable[[Unit, Any], Awaitable[Any]
     OpenAddress: addresses.open,
     ParkAddress: addresses.park,
     ParkTask: tasks.park,
+    PassMoment: schedules.pass_moment,
     Prune: retention.prune,
     PutContent: _put_content,
+    QuarantineTask: tasks.quarantine,
     RegisterExecution: executions.register,
     RegisterPool: pools.register,
+    RegisterSchedule: schedules.register,
     RegisterTaskPool: task_pools.register,
     ReleaseAddress: addresses.release,
     ReleaseLost: executions.release_lost,

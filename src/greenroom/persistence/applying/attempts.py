@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from greenroom.persistence.applying.callbacks import close_all
 from greenroom.persistence.applying.deliveries import send
+from greenroom.persistence.applying.limits import leave_place
 from greenroom.persistence.applying.operations import SELECT_UNRESOLVED, UPDATE_LEFT
 from greenroom.persistence.applying.rows import AddressRow
 from greenroom.persistence.applying.task_rows import TaskRow
@@ -34,7 +35,7 @@ INSERT_ATTEMPT: Final = (
     "FROM tasks WHERE address = $1"
 )
 KEPT: Final = (
-    "seq, at, kind, call, name, status, version, effect_possible, unresolved, params, params_size, body, body_size, basis, "
+    "seq, at, kind, call, name, status, version, effect_possible, unresolved, params, params_size, body, body_size, admitted, basis, "
     "digest, marks, message_id, type, answers, failed, execution_id, generation"
 )
 # Rows that another attempt keeps.
@@ -63,6 +64,8 @@ UPDATE_AGAIN: Final = (
     "segment_request_type = CASE WHEN $4 THEN segment_request_type END, outcome = NULL, result = NULL, result_size = NULL, "
     "error = NULL, error_size = NULL, end_reason = NULL, ended_at = NULL WHERE address = $5"
 )
+# How many rows of a segment are on record, up to one.
+SELECT_COUNT: Final = "SELECT count(*) FROM journal WHERE address = $1 AND attempt = $2 AND segment = $3 AND seq <= $4"
 # When a row was.
 SELECT_LAST: Final = "SELECT at FROM journal WHERE address = $1 AND attempt = $2 AND segment = $3 AND seq = $4"
 # Messages that an attempt did not get to.
@@ -81,6 +84,7 @@ async def end(unit: Unit, row: AddressRow, task: TaskRow, ending: Ending, reason
     task.runnable = False
     task.next_due = None
     task.waits = EMPTY
+    leave_place(unit, task)
     task.state_version += 1
     task.ended = (ending.outcome.value, *columns_of(ending.result), *columns_of(ending.error), reason, unit.now)
     unit.fall_behind(row.address)
@@ -126,25 +130,32 @@ async def begin_again(unit: Unit, item: NewAttempt) -> AttemptBegun | Refused:
             RefusalReason.CONFLICT, f"the last segment of {item.address!r} has {task.seq} rows, and not {item.rows}"
         )
     await unit.catch_up(item.address)
-    segment = task.segment if item.rows else 1
+    kept = item.rows > 0 or item.in_segment
+    segment = task.segment if kept else 1
     place: tuple[Any, ...] = (item.address, task.attempt, segment)
+    if await unit.tx.one(SELECT_COUNT, *place, item.rows) != (item.rows,):
+        return Refused(
+            RefusalReason.CONFLICT,
+            f"retention has begun to forget the journal of {item.address!r}: another attempt can only start from the beginning",
+        )
     await unit.tx.change(INSERT_ATTEMPT, item.address)
     await unit.tx.change(COPY_ENTRIES, *place, item.rows)
     task.intended = await unit.tx.change(COPY_OPERATIONS, *place) > 0
-    kept = item.rows > 0
     await unit.tx.change(UPDATE_AGAIN, unit.now, item.reason, item.seed, kept, item.address)
     task.attempt += 1
     task.version = task.next_due = task.phase = None
     task.restarts, task.suspicions = EMPTY, 0
     task.state_version += 1
     task.seq = item.rows
-    if kept:
+    if not kept:
+        task.segment = 1
+        task.segment_at = task.last_at = unit.now
+    elif item.rows:
         last = await unit.tx.one(SELECT_LAST, item.address, task.attempt, task.segment, task.seq)
         assert last is not None  # it has just been copied
         (task.last_at,) = last
     else:
-        task.segment = 1
-        task.segment_at = task.last_at = unit.now
+        task.last_at = task.segment_at
     await _bury_left(unit, row)
     row.closed_at = None
     row.due_at = unit.now

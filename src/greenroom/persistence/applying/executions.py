@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from greenroom.persistence.applying.limits import leave_place
 from greenroom.persistence.applying.mail import settle_due
 from greenroom.persistence.applying.unit import Unit
 from greenroom.persistence.executions import (
@@ -80,6 +81,9 @@ async def _disown(unit: Unit, owned: Sequence[str]) -> None:
         row = unit.address(address)
         assert row is not None  # it was selected in this transaction
         row.owner = None
+        task = await unit.task(row)
+        if task is not None:
+            leave_place(unit, task)
         await settle_due(unit, row)
         if row.due_at is not None and row.due_at <= unit.now:
             unit.wake(address)
@@ -103,7 +107,8 @@ async def release_lost(unit: Unit, item: ReleaseLost) -> LostReleased | Refused:
         return Refused(RefusalReason.STILL_ALIVE, f"the execution {item.execution_id} is alive", seconds)
     owned = [address for (address,) in await unit.tx.all(LOCK_OWNED, item.execution_id, item.limit + 1)]
     await _disown(unit, owned[: item.limit])
-    await _suspect(unit, owned[: item.limit])
+    if item.suspect:
+        await _suspect(unit, owned[: item.limit])
     more = len(owned) > item.limit
     if not more:
         await unit.tx.change(UPDATE_ENDED, unit.now, item.execution_id)

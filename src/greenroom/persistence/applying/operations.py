@@ -38,9 +38,10 @@ INSERT_OPERATION: Final = (
     "INSERT INTO operations (address, attempt, segment, call, intended_at, name, effect, key, params, params_size, "
     "params_digest, status, version) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 'pending', 0)"
 )
-# It is sent.
+# It is sent. An operator's decision to repeat it is used up by that: whether this one happens is a new question (I8).
 UPDATE_SENT: Final = (
-    "UPDATE operations SET version = $1 WHERE address = $2 AND attempt = $3 AND segment = $4 AND call = $5"
+    "UPDATE operations SET version = $1, decision = NULL, decided_by = NULL, decided_at = NULL "
+    "WHERE address = $2 AND attempt = $3 AND segment = $4 AND call = $5"
 )
 # It has ended, or nobody knows whether it happened.
 UPDATE_STATUS: Final = (

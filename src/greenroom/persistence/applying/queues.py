@@ -12,11 +12,13 @@ if TYPE_CHECKING:
     from greenroom.persistence.applying.unit import Tx
 
 # One pool of tasks, to be decided about.
-SELECT_POOL: Final = "SELECT queue_limit, runnable, turn FROM task_pools WHERE pool = $1"
+SELECT_POOL: Final = (
+    "SELECT queue_limit, per_group, rate_count, rate_period, runnable, turn, begun FROM task_pools WHERE pool = $1"
+)
 # The last turn of a group.
 SELECT_GROUP: Final = "SELECT turn FROM task_groups WHERE pool = $1 AND group_key = $2"
 # A pool's numbers.
-UPDATE_POOL: Final = "UPDATE task_pools SET runnable = $1, turn = $2 WHERE pool = $3"
+UPDATE_POOL: Final = "UPDATE task_pools SET runnable = $1, turn = $2, begun = $3 WHERE pool = $4"
 # A group's number.
 UPSERT_GROUP: Final = (
     "INSERT INTO task_groups (pool, group_key, turn) VALUES ($1, $2, $3) "
@@ -27,16 +29,36 @@ UPSERT_GROUP: Final = (
 class PoolRow:
     """A pool's row."""
 
-    __slots__ = ("limit", "name", "runnable", "stored", "turn")
+    __slots__ = ("begun", "limit", "name", "per_group", "rate", "runnable", "stored", "turn")
 
-    def __init__(self, name: str, limit: int | None, runnable: int, turn: int) -> None:
+    def __init__(
+        self,
+        name: str,
+        limit: int | None,
+        per_group: int | None,
+        rate_count: int | None,
+        rate_period: int | None,
+        runnable: int,
+        turn: int,
+        begun: int,
+    ) -> None:
         self.name = name
         self.limit = limit
+        self.per_group = per_group
+        """Tasks of one group that may have a place at once."""
+        self.rate = None if rate_count is None or rate_period is None else (rate_count, rate_period)
+        """How many attempts may begin in how many microseconds."""
         self.runnable = runnable
         """Tasks that stand in its queue."""
         self.turn = turn
         """Of the latest claimed task."""
-        self.stored = (runnable, turn)
+        self.begun = begun
+        """Attempts that have begun."""
+        self.stored = self.values()
+
+    def values(self) -> tuple[int, int, int]:
+        """What is counted, as it is to be."""
+        return (self.runnable, self.turn, self.begun)
 
     @property
     def full(self) -> bool:
@@ -77,9 +99,9 @@ class Queues:
         """Write back what has changed. Rows stay in hand."""
         pools = []
         for row in self._pools.values():
-            if row is not None and row.stored != (row.runnable, row.turn):
-                row.stored = (row.runnable, row.turn)
-                pools.append((row.runnable, row.turn, row.name))
+            if row is not None and row.stored != row.values():
+                row.stored = row.values()
+                pools.append((*row.stored, row.name))
         if pools:
             await self._tx.many(UPDATE_POOL, pools)
         if self._changed:

@@ -9,8 +9,10 @@ from greenroom.persistence.task_pools import RegisterTaskPool, TaskPoolRegistere
 
 # A pool of tasks as it is now. Its queue stays as it is.
 UPSERT_POOL: Final = (
-    "INSERT INTO task_pools (pool, queue_limit, registered_at) VALUES ($1, $2, $3) "
-    "ON CONFLICT (pool) DO UPDATE SET queue_limit = excluded.queue_limit, registered_at = excluded.registered_at"
+    "INSERT INTO task_pools (pool, queue_limit, per_group, rate_count, rate_period, registered_at) "
+    "VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (pool) DO UPDATE SET queue_limit = excluded.queue_limit, "
+    "per_group = excluded.per_group, rate_count = excluded.rate_count, rate_period = excluded.rate_period, "
+    "registered_at = excluded.registered_at"
 )
 # An execution serves it.
 INSERT_SERVER: Final = (
@@ -24,7 +26,8 @@ DELETE_SERVERS: Final = (
 
 
 async def register(unit: Unit, item: RegisterTaskPool) -> TaskPoolRegistered:
-    await unit.tx.change(UPSERT_POOL, item.pool, item.queue_limit, unit.now)
+    count, period = (None, None) if item.rate is None else (item.rate[0], round(item.rate[1] * 1e6))
+    await unit.tx.change(UPSERT_POOL, item.pool, item.queue_limit, item.per_group, count, period, unit.now)
     if item.execution_id is not None:
         await unit.tx.change(INSERT_SERVER, item.pool, item.execution_id)
     await unit.tx.change(DELETE_SERVERS, item.pool)

@@ -18,6 +18,7 @@ CHANGING: Final = (
     "contact_at",
     "restarts",
     "suspicions",
+    "placed",
 )
 """What a task's life changes, apart from its beginning and its end."""
 
@@ -80,6 +81,8 @@ class TaskRow:
     contact_at: int | None
     restarts: str
     suspicions: int
+    placed: bool
+    """It takes a place among the tasks of its group."""
 
     def __init__(self, record: Sequence[Any]) -> None:
         """Args: record: the columns of `IN_HAND`."""
@@ -99,8 +102,9 @@ class TaskRow:
             self.contact_at,
             self.restarts,
             self.suspicions,
+            placed,
         ) = changing
-        self.runnable = bool(runnable)
+        self.runnable, self.placed = bool(runnable), bool(placed)
         self.seq: int = seq or 0
         """Of the segment's last row; 0 for none."""
         self.last_at: int = self.segment_at if last_at is None else last_at
@@ -127,4 +131,5 @@ class TaskRow:
             self.contact_at,
             self.restarts,
             self.suspicions,
+            self.placed,
         )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from greenroom.persistence.addresses import Parked
+from greenroom.persistence.addresses import Parked, ParkReason
 from greenroom.persistence.applying.addresses import refuse_claim, stop_for_operator
+from greenroom.persistence.applying.limits import begin, leave_place, refuse_begin, refuse_place
 from greenroom.persistence.applying.mail import next_due
 from greenroom.persistence.applying.operations import lose
 from greenroom.persistence.applying.queues import PoolRow
@@ -22,6 +23,7 @@ from greenroom.persistence.tasks import (
     ClaimTask,
     NewTask,
     ParkTask,
+    QuarantineTask,
     QueueWrite,
     ReleaseTask,
     Submission,
@@ -155,8 +157,13 @@ async def claim(unit: Unit, item: ClaimTask) -> ClaimedTask | Refused:
         return Refused(RefusalReason.NOT_PENDING, f"{item.address!r} has ended")
     if row.owner is None and not task.runnable and (row.due_at is None or row.due_at > unit.now):
         return Refused(RefusalReason.NOT_PENDING, f"{item.address!r} waits: it is not runnable")
+    refused = await refuse_place(unit, item.address, task, pool) or await refuse_begin(unit, task, pool)
+    if refused is not None:
+        return refused
     if row.owner is not None and row.owner != item.execution_id:
         task.suspicions += 1
+    await begin(unit, task, pool)
+    task.placed = pool.per_group is not None
     if task.runnable:
         pool.runnable -= 1
         pool.pass_turn(task.turn)
@@ -164,6 +171,8 @@ async def claim(unit: Unit, item: ClaimTask) -> ClaimedTask | Refused:
     row.generation += 1
     row.owner = item.execution_id
     row.due_at = None
+    if task.version is None and task.seq == 0:  # its time begins when it does, however long it stood in the queue
+        task.segment_at = task.last_at = unit.now
     task.version = task.version or item.version
     task.contact_at = unit.now
     task.waits = EMPTY
@@ -188,6 +197,7 @@ async def release(unit: Unit, item: ReleaseTask) -> TaskReleased | Refused:
     if item.unsuspect:
         task.suspicions = 0
     row.owner = None
+    leave_place(unit, task)
     moments = [moment for moment in (maybe_micros(item.due_at), await next_due(unit, row)) if moment is not None]
     row.due_at = unit.now if row.ready else min(moments, default=None)
     if row.due_at is not None and row.due_at <= unit.now:
@@ -206,4 +216,18 @@ async def park(unit: Unit, item: ParkTask) -> Parked | Refused:
     if refused is not None:
         return unit.refuse(item, refused.reason, refused.detail)
     await stop_for_operator(unit, row, item)
+    return Parked()
+
+
+async def quarantine(unit: Unit, item: QuarantineTask) -> Parked | Refused:
+    found = await queued(unit, item)
+    if isinstance(found, Refused):
+        return found
+    row, task, pool = found
+    if row.owner is not None or row.closed_at is not None or row.parked is not None:
+        return Refused(RefusalReason.NOT_PENDING, f"{item.address!r} is owned, parked or ended")
+    if task.runnable:
+        pool.runnable -= 1
+        task.runnable = False
+    row.parked, row.parked_detail, row.due_at = ParkReason.UNDECODABLE.value, item.detail, None
     return Parked()

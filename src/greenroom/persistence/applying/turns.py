@@ -16,20 +16,30 @@ from greenroom.persistence.clock import maybe_micros, micros
 from greenroom.persistence.content import columns_of
 from greenroom.persistence.journal import CommitTurn, ContinueAs, EntryKind, JournalEntry, TurnCommitted
 from greenroom.persistence.lists import list_text
+from greenroom.persistence.messages import MessageReply
 from greenroom.persistence.tasks import Submission
 from greenroom.persistence.transitions import RefusalReason, Refused
 
 # One row of a journal.
 INSERT_ENTRY: Final = (
     "INSERT INTO journal (address, attempt, segment, seq, at, kind, call, name, status, version, effect_possible, "
-    "unresolved, params, params_size, body, body_size, basis, digest, marks, message_id, type, answers, failed, "
-    f"execution_id, generation) VALUES ({', '.join(f'${n}' for n in range(1, 26))})"
+    "unresolved, params, params_size, body, body_size, admitted, basis, digest, marks, message_id, type, answers, failed, "
+    f"execution_id, generation) VALUES ({', '.join(f'${n}' for n in range(1, 27))})"
 )
 # Messages that get their rows: how many wait, how many of these count against the capacity, how many there are at all.
 SELECT_CONSUMED: Final = (
     "SELECT coalesce(sum(CASE WHEN status = 'queued' THEN 1 ELSE 0 END), 0), "
     "coalesce(sum(CASE WHEN status = 'queued' AND timer IS NULL THEN 1 ELSE 0 END), 0), count(*) "
     "FROM messages WHERE address = $1 AND seq > $2 AND seq <= $3"
+)
+# A message that its handler has accepted.
+UPDATE_TAKEN: Final = (
+    "UPDATE messages SET delivered_at = coalesce(delivered_at, $1) WHERE message_id = $2 AND address = $3 AND seq <= $4"
+)
+# A message that was answered.
+UPDATE_REPLIED: Final = (
+    "UPDATE messages SET status = 'handled', settled_at = coalesce(settled_at, $1), delivered_at = coalesce(delivered_at, $2), "
+    "reply = $3, reply_size = $4, error = $5, error_size = $6 WHERE message_id = $7 AND address = $8 AND seq <= $9"
 )
 # With what another segment goes on.
 UPDATE_SEGMENT: Final = (
@@ -53,9 +63,11 @@ async def commit(unit: Unit, item: CommitTurn) -> TurnCommitted | Refused:
     versions = await write(calls, outcomes, item)
     if item.consumed_seq is not None:
         await _consume(unit, row, item.consumed_seq)
+    for reply in item.replies:
+        await _reply(unit, row, reply)
     _keep_up(unit, item, task, progress=bool(outcomes))
-    dispositions = await send(unit, row, item.sent)
     submissions = [await _submit(unit, item, number) for number in range(len(item.submits))]
+    dispositions = await send(unit, row, item.sent)  # also to those that have just been submitted
     if item.continue_as is not None:
         await _go_on(unit, item, task, item.continue_as)
     elif item.ending is not None:
@@ -65,9 +77,9 @@ async def commit(unit: Unit, item: CommitTurn) -> TurnCommitted | Refused:
 
 def is_plain(item: CommitTurn) -> bool:
     """It says nothing but what operations without intents came to, and that the task has ended."""
-    if item.intents or item.dispatches or item.invocations or item.outgoing or item.submits:
+    if item.intents or item.dispatches or item.invocations or item.outgoing or item.submits or item.replies:
         return False
-    if item.consumed_seq is not None or item.continue_as is not None:
+    if item.consumed_seq is not None or item.continue_as is not None or item.waits is not None:
         return False
     if item.ending is not None and (item.ending.callbacks or item.ending.to_parent is not None):
         return False
@@ -140,6 +152,7 @@ def entry_columns(entry: JournalEntry) -> tuple[Any, ...]:
         entry.unresolved,
         *columns_of(entry.params),
         *columns_of(entry.body),
+        entry.admitted,
         entry.basis,
         entry.digest,
         list_text(entry.marks) if entry.marks else None,
@@ -163,14 +176,27 @@ async def _consume(unit: Unit, row: AddressRow, consumed_seq: int) -> None:
     row.handled_seq = consumed_seq
 
 
+async def _reply(unit: Unit, row: AddressRow, reply: MessageReply) -> None:
+    """What has become of a message that has its row; said again, it is the same. One that has none is left alone."""
+    which = (reply.message_id, row.address, row.handled_seq)
+    begun = unit.now if reply.accepted else None
+    if reply.reply is None and reply.error is None:
+        await unit.tx.change(UPDATE_TAKEN, begun, *which)
+    else:
+        told = (*columns_of(reply.reply), *columns_of(reply.error))
+        await unit.tx.change(UPDATE_REPLIED, unit.now, begun, *told, *which)
+
+
 def _keep_up(unit: Unit, item: CommitTurn, task: TaskRow, *, progress: bool) -> None:
     """Change the task's row where the turn has changed something that stands there; most turns have not."""
     before = task.values()
     task.next_due, task.phase = maybe_micros(item.next_due), item.phase
+    if item.waits is not None:
+        task.waits = list_text(item.waits)
     task.state_version += sum(entry.kind is EntryKind.CONTROL for entry in item.rows)
     if progress:
         task.suspicions = 0
-    if task.values() != before:
+    if task.values() != before or item.waits is not None:
         task.contact_at = unit.now
 
 
@@ -183,6 +209,7 @@ async def _go_on(unit: Unit, item: CommitTurn, task: TaskRow, following: Continu
     """Begin another segment."""
     await unit.tx.change(UPDATE_SEGMENT, *columns_of(following.request), following.request_type, item.address)
     task.segment += 1
+    task.version = following.version or task.version
     task.segment_at = task.last_at
     task.seq = 0
     task.state_version += 1

@@ -1,4 +1,4 @@
-"""One batch on one connection: a single call when it is of one hot kind, else a transaction of groups (R5, R6, R7)."""
+"""One batch on one connection: one call for a hot kind, or an exchange; else a transaction of groups (R5, R6, R7)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ from greenroom.persistence.driver import Applied, StatementFailed
 from greenroom.persistence.journal import CommitTurn
 from greenroom.persistence.packing import Group, locks_of, pack
 from greenroom.persistence.postgres.arrays import Statement
+from greenroom.persistence.postgres.exchange import EXCHANGE, EXCHANGED
 from greenroom.persistence.postgres.functions import NAMES
-from greenroom.persistence.postgres.hot import LEFT, Frame, send
+from greenroom.persistence.postgres.hot import LEFT, Frame, Hot, send
 from greenroom.persistence.postgres.kinds import HOT
 from greenroom.persistence.postgres.session import Connection
 from greenroom.persistence.postgres.unit import PostgresUnit
+from greenroom.persistence.schedules import PassMoment
 from greenroom.persistence.tasks import ClaimTask, SubmitTask
 from greenroom.persistence.transitions import LOCK_RANKS, Transition
 
@@ -54,9 +56,8 @@ class Batch:
 
     async def apply(self) -> Applied:
         """Apply it, durably. Whatever is raised leaves the connection to the caller, perhaps inside a transaction."""
-        hot = HOT.get(type(self._items[0]))
-        kinds = set(map(type, self._items))
-        if hot and len(kinds) == 1 and all(map(hot.fits, self._items)) and hot.are_one_group(self._items):
+        hot = _at_once(self._items)
+        if hot is not None:
             self.at_commit = True
             frame = Frame(batch_id=self._batch_id, own=list(self._own))
             result = await hot.call(self._connection, frame, self._items)
@@ -157,12 +158,21 @@ class Batch:
         return True
 
 
+def _at_once(items: Sequence[Transition[Any]]) -> Hot | None:
+    """What applies a whole batch by one call; None: nothing does."""
+    kinds = set(map(type, items))
+    hot = HOT.get(type(items[0])) if len(kinds) == 1 else EXCHANGE if kinds <= EXCHANGED else None
+    return hot if hot is not None and all(map(hot.fits, items)) and hot.are_one_group(items) else None
+
+
 def _made(item: Transition[Any]) -> list[str]:
     """Addresses that may come into being by it."""
     match item:
         case ClaimAddress() | OpenAddress():
             return [item.address]
         case SubmitTask():
+            return [item.task.address]
+        case PassMoment() if item.task is not None:
             return [item.task.address]
         case CommitTurn():
             return [task.address for task in item.submits]

@@ -15,12 +15,12 @@ from attrs import frozen
 from greenroom.persistence.clock import maybe_micros
 from greenroom.persistence.content import columns_of
 from greenroom.persistence.deliveries import BeginDelivery, FinishDelivery
-from greenroom.persistence.messages import AcceptMessage, Disposition
+from greenroom.persistence.messages import AcceptMessage, Disposition, Receipt
 from greenroom.persistence.postgres.arrays import Statement
 from greenroom.persistence.postgres.functions import NAMES
 from greenroom.persistence.postgres.session import Connection
 from greenroom.persistence.postgres.verdicts import accepted, begun, handled
-from greenroom.persistence.transitions import OwnerWrite, Transition
+from greenroom.persistence.transitions import OwnerWrite, Refused, Transition
 
 
 @frozen
@@ -136,31 +136,11 @@ class Accept:
         return Result([accepted(item.message_id, None, number)], woken, news)
 
     async def _many(self, connection: Connection, frame: Frame, items: Sequence[AcceptMessage]) -> Result:
-        bodies = [columns_of(item.body) for item in items]
+        ids = [item.transition_id for item in items]
         row = await _call(
-            connection,
-            *_ACCEPT.given(
-                frame.batch_id,
-                [item.transition_id for item in items],
-                frame.now,
-                frame.own,
-                [item.address for item in items],
-                [item.message_id for item in items],
-                [item.digest for item in items],
-                [item.type for item in items],
-                [data for data, _ in bodies],
-                [size for _, size in bodies],
-                [item.sender for item in items],
-                [maybe_micros(item.deliver_at) for item in items],
-                False,
-            ),
+            connection, *_ACCEPT.given(frame.batch_id, ids, frame.now, frame.own, *accept_columns(items), False)
         )
-        answers = [
-            accepted(item.message_id, verdict, number)
-            for item, verdict, number in zip(items, row["verdicts"] or repeat(None), row["numbers"], strict=False)
-        ]
-        hushed = {item.address for item in items if item.hushed} - {item.address for item in items if not item.hushed}
-        return Result(answers, frozenset(row["woken"] or ()) - hushed, row["news"])
+        return Result(accept_answers(items, row), frozenset(row["woken"] or ()) - hushed(items), row["news"])
 
 
 class Begin:
@@ -196,18 +176,9 @@ class Begin:
         mine = _of_one_execution(items)
         if frame.batch_id is not None and len(mine) < len(items):
             return None
+        ids = [item.transition_id for item in mine]
         (numbers,) = await _call(
-            connection,
-            *_BEGIN.given(
-                frame.batch_id,
-                [item.transition_id for item in mine],
-                frame.now,
-                mine[0].execution_id,
-                [item.address for item in mine],
-                [item.generation for item in mine],
-                [item.seq for item in mine],
-                [item.max_deliveries for item in mine],
-            ),
+            connection, *_BEGIN.given(frame.batch_id, ids, frame.now, mine[0].execution_id, *begin_columns(mine))
         )
         if numbers is None:
             return None
@@ -255,30 +226,70 @@ class Finish:
         mine = _of_one_execution(items)
         if frame.batch_id is not None and len(mine) < len(items):
             return None
-        replies = [columns_of(item.reply) for item in mine]
-        errors = [columns_of(item.error) for item in mine]
-        states = [columns_of(None if item.state is None else item.state.payload) for item in mine]
+        ids = [item.transition_id for item in mine]
         (numbers,) = await _call(
-            connection,
-            *_FINISH.given(
-                frame.batch_id,
-                [item.transition_id for item in mine],
-                frame.now,
-                mine[0].execution_id,
-                [item.address for item in mine],
-                [item.generation for item in mine],
-                [item.seq for item in mine],
-                *([column[n] for column in columns] for columns in (replies, errors, states) for n in (0, 1)),
-                [None if item.state is None else item.state.type for item in mine],
-                [None if item.state is None else item.state.version for item in mine],
-                [item.next_seq for item in mine],
-                [item.max_deliveries for item in mine],
-            ),
+            connection, *_FINISH.given(frame.batch_id, ids, frame.now, mine[0].execution_id, *finish_columns(mine))
         )
         if numbers is None:
             return None
         answers = {item.address: handled(item.next_seq, number) for item, number in _done(mine, numbers)}
         return Result([answers.get(item.address, LEFT) for item in items])
+
+
+def accept_columns(items: Sequence[AcceptMessage]) -> tuple[list[Any], ...]:
+    """From the address to the time of delivery, as the functions take them."""
+    bodies = [columns_of(item.body) for item in items]
+    return (
+        [item.address for item in items],
+        [item.message_id for item in items],
+        [item.digest for item in items],
+        [item.type for item in items],
+        [data for data, _ in bodies],
+        [size for _, size in bodies],
+        [item.sender for item in items],
+        [maybe_micros(item.deliver_at) for item in items],
+    )
+
+
+def accept_answers(items: Sequence[AcceptMessage], row: Any) -> list[Receipt | Refused]:
+    """The answers out of the verdicts and the numbers of a call, which may have more of them."""
+    verdicts = row["verdicts"] or repeat(None)
+    return [
+        accepted(item.message_id, verdict, number)
+        for item, verdict, number in zip(items, verdicts, row["numbers"], strict=False)
+    ]
+
+
+def hushed(items: Sequence[AcceptMessage]) -> set[str]:
+    """Addresses of which no wake-up is to come."""
+    return {item.address for item in items if item.hushed} - {item.address for item in items if not item.hushed}
+
+
+def begin_columns(items: Sequence[BeginDelivery]) -> tuple[list[Any], ...]:
+    """From the address to the most deliveries, as the functions take them."""
+    return (
+        [item.address for item in items],
+        [item.generation for item in items],
+        [item.seq for item in items],
+        [item.max_deliveries for item in items],
+    )
+
+
+def finish_columns(items: Sequence[FinishDelivery]) -> tuple[list[Any], ...]:
+    """From the address to the most deliveries of the next, as the functions take them."""
+    replies = [columns_of(item.reply) for item in items]
+    errors = [columns_of(item.error) for item in items]
+    states = [columns_of(None if item.state is None else item.state.payload) for item in items]
+    return (
+        [item.address for item in items],
+        [item.generation for item in items],
+        [item.seq for item in items],
+        *([column[n] for column in columns] for columns in (replies, errors, states) for n in (0, 1)),
+        [None if item.state is None else item.state.type for item in items],
+        [None if item.state is None else item.state.version for item in items],
+        [item.next_seq for item in items],
+        [item.max_deliveries for item in items],
+    )
 
 
 Owned = TypeVar("Owned", bound=OwnerWrite[Any])

@@ -20,7 +20,8 @@ _TURN: Final = Statement.calling(
     NAMES["turn"],
     "text text[] bigint text text[] bigint[] bigint[] bigint[] bigint[] bigint[] text[] "
     "text[] bytea[] bigint[] bytea[] bigint[] "
-    "bigint[] text[] bigint[] bigint[] text[] text[] text[] bigint[] bytea[] bigint[] bytea[] bigint[] bigint[] bytea[] text[]",
+    "bigint[] text[] bigint[] bigint[] text[] text[] text[] bigint[] bytea[] bigint[] bytea[] bigint[] bigint[] bigint[] bytea[] "
+    "text[]",
     "numbers, news",
 )
 
@@ -70,6 +71,7 @@ class Turns:
                 [entry.status and entry.status.value for entry in entries],
                 [int(entry.effect_possible) for entry in entries],
                 *([column[n] for column in columns] for columns in (params, bodies) for n in (0, 1)),
+                [entry.admitted for entry in entries],
                 [entry.basis for entry in entries],
                 [entry.digest for entry in entries],
                 [list_text(entry.marks) if entry.marks else None for entry in entries],

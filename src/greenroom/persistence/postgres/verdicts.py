@@ -47,7 +47,11 @@ def stored_answer(row: asyncpg.Record, transition_id: str) -> Any:
     values: Any = (None if row[name] is None else row[name][at] for name in ("keys", "verdicts", "numbers"))
     key, verdict, number = values
     match row["kind"]:
-        case "AcceptMessage":
+        case "Exchange" if verdict == "begun":
+            return begun(int(key), number)
+        case "Exchange" if verdict == "handled":
+            return handled(None if key is None else int(key), number)
+        case "AcceptMessage" | "Exchange":
             return accepted(key, verdict, number)
         case "CommitTurn":
             return TurnCommitted(seq=number)

@@ -11,6 +11,7 @@ from greenroom.persistence.addresses import (
     DueAddress,
     DueAddresses,
     ListAddresses,
+    NextDue,
     OwnedReady,
     ReadAddress,
     StoreNow,
@@ -18,7 +19,7 @@ from greenroom.persistence.addresses import (
 from greenroom.persistence.answers import AnswerTo
 from greenroom.persistence.applying.unit import Record, Tx
 from greenroom.persistence.callbacks import CallbackRecord, ExpiredCallbacks, ReadCallback
-from greenroom.persistence.clock import instant, micros
+from greenroom.persistence.clock import instant, maybe_instant, micros
 from greenroom.persistence.content import ReadContent
 from greenroom.persistence.executions import ExecutionRecord, ListExecutions, ReadExecution
 from greenroom.persistence.messages import (
@@ -30,7 +31,7 @@ from greenroom.persistence.messages import (
     ReadMessage,
 )
 from greenroom.persistence.observations import ListObservations, Observation
-from greenroom.persistence.outbox import DueOutbox, FlushableHeld, Held, OutboxRecord, ReadOutbox
+from greenroom.persistence.outbox import DueOutbox, FlushableHeld, Held, HeldForHolders, OutboxRecord, ReadOutbox
 from greenroom.persistence.pools import PoolRecord, ReadPool
 from greenroom.persistence.reading import tasks
 from greenroom.persistence.reading.records import (
@@ -92,6 +93,8 @@ DUE_ADDRESSES: Final = (
 )
 # A page of addresses where their owner could begin a delivery.
 OWNED_READY: Final = "SELECT address FROM addresses WHERE owner = $1 AND address > $2 AND ready > 0 AND held = 0 ORDER BY address LIMIT $3"
+# When the first of the others will be.
+NEXT_DUE: Final = f"SELECT min(due_at) FROM addresses WHERE kind <> 'task' AND due_at > {_NOW}"
 # One pool.
 READ_POOL: Final = "SELECT pool, capacity, registered_at FROM pools WHERE pool = $1"
 # Messages that wait for delivery: those behind the handled part of the mailbox.
@@ -103,8 +106,10 @@ NEXT_MESSAGES: Final = _messages(
 READ_MESSAGE: Final = _messages("message_id = $1 AND address = $2 ORDER BY seq LIMIT 1")
 # A page of an address's messages.
 LIST_MESSAGES: Final = _messages("address = $1 AND seq > $2 ORDER BY seq LIMIT $3")
-# Delayed messages of an address.
-DELAYED_MESSAGES: Final = _messages("address = $1 AND seq < 0 ORDER BY deliver_at, seq DESC LIMIT $2")
+# A page of an address's delayed messages.
+DELAYED_MESSAGES: Final = _messages(
+    "address = $1 AND seq < 0 AND (deliver_at, message_id) > ($2, $3) ORDER BY deliver_at, message_id LIMIT $4"
+)
 # A page of all dead letters.
 DEAD_LETTERS: Final = (
     f"SELECT {MESSAGE} FROM (SELECT * FROM messages WHERE status = 'dead' AND (address, seq) > ($1, $2) "
@@ -141,6 +146,12 @@ FLUSHABLE_HELD: Final = (
     "SELECT DISTINCT o.address, o.destination FROM outbox o LEFT JOIN addresses a ON a.address = o.destination "
     "WHERE o.status = 'pending' AND o.held "
     "AND (a.capacity IS NULL OR a.queued < a.capacity OR a.closed_at IS NOT NULL) LIMIT $1"
+)
+# A page of who holds messages for whom without room now, where the recipient holds messages, too.
+HELD_FOR_HOLDERS: Final = (
+    "SELECT DISTINCT o.address, o.destination FROM outbox o JOIN addresses a ON a.address = o.destination "
+    "WHERE o.status = 'pending' AND o.held AND a.held > 0 AND a.queued >= a.capacity AND a.closed_at IS NULL "
+    "AND (o.address, o.destination) > ($1, $2) ORDER BY o.address, o.destination LIMIT $3"
 )
 # A page of observations, newest first; arguments that are NULL choose all.
 LIST_OBSERVATIONS: Final = (
@@ -179,6 +190,12 @@ async def due_addresses(reader: Reader, query: DueAddresses) -> tuple[DueAddress
     return await _all(reader, lambda row: DueAddress(row[0], instant(row[1])), DUE_ADDRESSES, *after, query.limit)
 
 
+async def next_due(reader: Reader, _query: NextDue) -> datetime | None:
+    row = await reader.tx.one(NEXT_DUE)
+    assert row is not None  # an aggregate of the whole table
+    return maybe_instant(row[0])
+
+
 async def owned_ready(reader: Reader, query: OwnedReady) -> tuple[str, ...]:
     return await _all(reader, lambda row: row[0], OWNED_READY, query.execution_id, query.after, query.limit)
 
@@ -200,7 +217,8 @@ async def list_messages(reader: Reader, query: ListMessages) -> tuple[MessageRec
 
 
 async def delayed_messages(reader: Reader, query: DelayedMessages) -> tuple[MessageRecord, ...]:
-    return await _all(reader, message_record, DELAYED_MESSAGES, query.address, query.limit)
+    after = (-1, "") if query.after is None else (micros(query.after[0]), query.after[1])
+    return await _all(reader, message_record, DELAYED_MESSAGES, query.address, *after, query.limit)
 
 
 async def dead_letters(reader: Reader, query: DeadLetters) -> tuple[MessageRecord, ...]:
@@ -240,6 +258,11 @@ async def flushable_held(reader: Reader, query: FlushableHeld) -> tuple[Held, ..
     return await _all(reader, lambda row: Held(*row), FLUSHABLE_HELD, query.limit)
 
 
+async def held_for_holders(reader: Reader, query: HeldForHolders) -> tuple[Held, ...]:
+    after = (query.after.address, query.after.recipient)
+    return await _all(reader, lambda row: Held(*row), HELD_FOR_HOLDERS, *after, query.limit)
+
+
 async def list_observations(reader: Reader, query: ListObservations) -> tuple[Observation, ...]:
     kind = None if query.kind is None else query.kind.value
     if query.address is None:
@@ -270,10 +293,12 @@ READERS: Final[dict[type[Query[Any]], Callable[[Reader, Any], Awaitable[Any]]]] 
     DueOutbox: due_outbox,
     ExpiredCallbacks: expired_callbacks,
     FlushableHeld: flushable_held,
+    HeldForHolders: held_for_holders,
     ListAddresses: list_addresses,
     ListExecutions: list_executions,
     ListMessages: list_messages,
     ListObservations: list_observations,
+    NextDue: next_due,
     NextMessages: next_messages,
     OwnedReady: owned_ready,
     ReadAddress: read_address,

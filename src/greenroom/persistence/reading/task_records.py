@@ -8,7 +8,7 @@ from greenroom.persistence.addresses import ParkReason
 from greenroom.persistence.applying.unit import Record
 from greenroom.persistence.clock import instant, maybe_instant
 from greenroom.persistence.content import body_of, payload_of
-from greenroom.persistence.journal import EntryKind, JournalEntry, OutcomeKind
+from greenroom.persistence.journal import EntryKind, JournalEntry, OutcomeKind, WrittenEntry
 from greenroom.persistence.lists import text_list
 from greenroom.persistence.operations import (
     Decision,
@@ -32,7 +32,7 @@ TASK_ADDRESS: Final = (
 ATTEMPT: Final = "attempt, started_at, ended_at, outcome, reason, result, result_size, error, error_size"
 ENTRY: Final = (
     "seq, at, kind, call, name, status, version, effect_possible, unresolved, params, params_size, body, body_size, "
-    "basis, digest, marks, message_id, type, answers, failed"
+    "admitted, basis, digest, marks, message_id, type, answers, failed"
 )
 OPERATION: Final = (
     "attempt, segment, call, name, effect, key, params, params_size, params_digest, status, version, decision, result, "
@@ -49,7 +49,7 @@ def task_record(fixed: Record, in_hand: Record, address_row: Record, now: int) -
     deadline, parent, parent_policy, seed, outcome, result, result_size, error, error_size, *fixed = fixed
     end_reason, ended_at = fixed
     pool, _, runnable, attempt, segment, segment_at, version, state_version, next_due, phase, *in_hand = in_hand
-    waits, contact_at, restarts, suspicions, journal_seq, last_at, _ = in_hand
+    waits, contact_at, restarts, suspicions, _, journal_seq, last_at, _ = in_hand
     generation, owner, handled_seq, last_seq, parked, parked_detail, due_at, closed_at = address_row
     contacts = [moment for moment in (contact_at, last_at) if moment is not None]
     return TaskRecord(
@@ -116,7 +116,7 @@ def attempt_record(row: Record) -> AttemptRecord:
 
 def entry_record(row: Record) -> JournalEntry:
     (seq, at, kind, call, name, status, version, effect_possible, unresolved, *rest) = row
-    params, params_size, body, body_size, basis, digest, marks, message_id, type_name, answers, failed = rest
+    params, params_size, body, body_size, admitted, basis, digest, marks, message_id, type_name, answers, failed = rest
     return JournalEntry(
         seq=seq,
         at=instant(at),
@@ -129,6 +129,7 @@ def entry_record(row: Record) -> JournalEntry:
         unresolved=bool(unresolved),
         params=payload_of(params, params_size),
         body=payload_of(body, body_size),
+        admitted=admitted,
         basis=basis,
         digest=digest,
         marks=() if marks is None else tuple(text_list(marks)),
@@ -136,6 +137,13 @@ def entry_record(row: Record) -> JournalEntry:
         type=type_name,
         answers=answers,
         failed=bool(failed),
+    )
+
+
+def written_entry(row: Record) -> WrittenEntry:
+    attempt, segment, execution_id, generation, *entry = row
+    return WrittenEntry(
+        attempt=attempt, segment=segment, execution_id=execution_id, generation=generation, entry=entry_record(entry)
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import datetime
 from itertools import groupby
@@ -12,7 +13,7 @@ from greenroom.persistence.applying.task_rows import FIXED, IN_HAND, IN_HAND_COL
 from greenroom.persistence.applying.unit import Record
 from greenroom.persistence.callbacks import AnsweredCallbacks, CallbackRecord, OpenCallbacks
 from greenroom.persistence.clock import instant, maybe_instant
-from greenroom.persistence.journal import JournalEntry, ReadJournal
+from greenroom.persistence.journal import JournalEntry, ReadHistory, ReadJournal, WrittenEntry
 from greenroom.persistence.lists import text_list
 from greenroom.persistence.operations import InvocationRecord, OperationRecord, ReadInvocations, ReadOperations
 from greenroom.persistence.reading.records import ADDRESS, CALLBACK, EXECUTION, address_record, callback_record
@@ -27,6 +28,7 @@ from greenroom.persistence.reading.task_records import (
     invocation_record,
     operation_record,
     task_record,
+    written_entry,
 )
 from greenroom.persistence.task_pools import ListTaskPools, ReadTaskPool, TaskPoolRecord
 from greenroom.persistence.tasks import (
@@ -82,6 +84,17 @@ READ_ATTEMPTS: Final = (
 RUNNABLE_TASKS: Final = (
     "SELECT address FROM tasks WHERE runnable AND pool = $1 ORDER BY priority DESC, turn, address LIMIT $2"
 )
+# The same of those whose attempt has begun.
+RUNNABLE_BEGUN: Final = RUNNABLE_TASKS.replace("runnable AND", "runnable AND version IS NOT NULL AND")
+# How many places a task's group has taken.
+PLACED: Final = "(SELECT count(*) FROM tasks x WHERE x.pool = t.pool AND x.group_key = t.group_key AND x.placed)"
+# The front of a queue without those whose group has all its places taken.
+PLACEABLE_TASKS: Final = (
+    f"SELECT t.address, t.group_key, {PLACED} FROM tasks t WHERE t.runnable AND t.pool = $1 AND {PLACED} < $3 "
+    "ORDER BY t.priority DESC, t.turn, t.address LIMIT $2"
+)
+# The same of those whose attempt has begun.
+PLACEABLE_BEGUN: Final = PLACEABLE_TASKS.replace("t.runnable AND", "t.runnable AND t.version IS NOT NULL AND")
 # Tasks that somebody should wake.
 DUE_TASKS: Final = (
     "SELECT d.address, t.pool FROM (SELECT address, due_at FROM addresses WHERE kind = 'task' "
@@ -104,10 +117,15 @@ WATCH_TASKS: Final = (
 # A page of a task's children that have not ended.
 CHILDREN_OF: Final = (
     f"SELECT {ADDRESS} FROM addresses WHERE address IN (SELECT address FROM tasks WHERE parent = $1 AND outcome IS NULL "
-    "AND address > $2 ORDER BY address LIMIT $3) ORDER BY address"
+    "AND address > $2 AND (NOT $4 OR parent_policy = 'stop') ORDER BY address LIMIT $3) ORDER BY address"
 )
 # A page of a journal.
 READ_JOURNAL: Final = f"SELECT {ENTRY} FROM journal WHERE address = $1 AND attempt = $2 AND segment = $3 AND seq > $4 ORDER BY seq LIMIT $5"
+# A page of the journals of all attempts.
+READ_HISTORY: Final = (
+    f"SELECT attempt, segment, execution_id, generation, {ENTRY} FROM journal "
+    "WHERE address = $1 AND (attempt, segment, seq) >= ($2, $3, $4) ORDER BY attempt, segment, seq LIMIT $5"
+)
 # Operations of an attempt.
 READ_OPERATIONS: Final = (
     f"SELECT {OPERATION} FROM operations WHERE address = $1 AND attempt = $2 AND (NOT $3 OR status <> 'settled') "
@@ -119,9 +137,9 @@ READ_INVOCATIONS: Final = (
     "ORDER BY started_at, segment, call, invocation"
 )
 # All pools of tasks.
-LIST_TASK_POOLS: Final = "SELECT pool, queue_limit, runnable, registered_at FROM task_pools ORDER BY pool"
+LIST_TASK_POOLS: Final = "SELECT pool, queue_limit, runnable, per_group, rate_count, rate_period, registered_at FROM task_pools ORDER BY pool"
 # One pool of tasks.
-READ_TASK_POOL: Final = "SELECT pool, queue_limit, runnable, registered_at FROM task_pools WHERE pool = $1"
+READ_TASK_POOL: Final = "SELECT pool, queue_limit, runnable, per_group, rate_count, rate_period, registered_at FROM task_pools WHERE pool = $1"
 # Who serves pools.
 LIST_SERVERS: Final = (
     f"SELECT s.pool, {', '.join(f'e.{name}' for name in EXECUTION.split(', ')[:-1])}, {_NOW} "
@@ -160,7 +178,27 @@ async def read_attempts(reader: Reader, query: ReadAttempts) -> tuple[AttemptRec
 
 
 async def runnable_tasks(reader: Reader, query: RunnableTasks) -> tuple[str, ...]:
-    return tuple(address for (address,) in await reader.tx.all(RUNNABLE_TASKS, query.pool, query.limit))
+    if query.per_group is not None:
+        return await _placeable(reader, query, query.per_group)
+    sql = RUNNABLE_BEGUN if query.begun else RUNNABLE_TASKS
+    return tuple(address for (address,) in await reader.tx.all(sql, query.pool, query.limit))
+
+
+async def _placeable(reader: Reader, query: RunnableTasks, per_group: int) -> tuple[str, ...]:
+    """Of each group as many as find places, however many of it stand at the front."""
+    sql = PLACEABLE_BEGUN if query.begun else PLACEABLE_TASKS
+    size = query.limit
+    while True:
+        rows = await reader.tx.all(sql, query.pool, size, per_group)
+        found: list[str] = []
+        taken: Counter[str] = Counter()
+        for address, group, placed in rows:
+            taken[group] += 1
+            if placed + taken[group] <= per_group:
+                found.append(address)
+        if len(found) >= query.limit or len(rows) < size:
+            return tuple(found[: query.limit])
+        size *= 4
 
 
 async def due_tasks(reader: Reader, query: DueTasks) -> tuple[DueTask, ...]:
@@ -182,13 +220,17 @@ async def watch_tasks(reader: Reader, query: WatchTasks) -> Watched:
 
 
 async def children_of(reader: Reader, query: ChildrenOf) -> tuple[AddressRecord, ...]:
-    rows = await reader.tx.all(CHILDREN_OF, query.address, query.after, query.limit)
+    rows = await reader.tx.all(CHILDREN_OF, query.address, query.after, query.limit, query.stopping)
     return tuple(address_record(row, with_state=False) for row in rows)
 
 
 async def read_journal(reader: Reader, query: ReadJournal) -> tuple[JournalEntry, ...]:
     place = (query.address, query.attempt, query.segment, query.after, query.limit)
     return tuple(map(entry_record, await reader.tx.all(READ_JOURNAL, *place)))
+
+
+async def read_history(reader: Reader, query: ReadHistory) -> tuple[WrittenEntry, ...]:
+    return tuple(map(written_entry, await reader.tx.all(READ_HISTORY, query.address, *query.since, query.limit)))
 
 
 async def read_operations(reader: Reader, query: ReadOperations) -> tuple[OperationRecord, ...]:
@@ -220,10 +262,12 @@ async def _served(reader: Reader, pools: Iterable[Record]) -> tuple[TaskPoolReco
             pool=pool,
             queue_limit=queue_limit,
             runnable=runnable,
+            per_group=per_group,
+            rate=None if count is None else (count, period / 1e6),
             registered_at=instant(registered_at),
             served_by=alive.get(pool, ()),
         )
-        for pool, queue_limit, runnable, registered_at in pools
+        for pool, queue_limit, runnable, per_group, count, period, registered_at in pools
     )
 
 
@@ -245,6 +289,7 @@ READERS: Final[dict[type[Query[Any]], Callable[[Reader, Any], Awaitable[Any]]]] 
     NextTaskDue: next_task_due,
     OpenCallbacks: open_callbacks,
     ReadAttempts: read_attempts,
+    ReadHistory: read_history,
     ReadInvocations: read_invocations,
     ReadJournal: read_journal,
     ReadOperations: read_operations,

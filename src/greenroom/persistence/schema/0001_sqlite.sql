@@ -88,7 +88,10 @@ CREATE TABLE messages (
     sender TEXT,
     timer TEXT,
     deliver_at INTEGER,
-    status TEXT NOT NULL CHECK (status IN ('delayed', 'queued', 'handled', 'dead', 'dropped')),
+    -- No `IN`: it makes a table of its values for each row, which takes a third of an insert.
+    status TEXT NOT NULL CHECK (
+        status = 'queued' OR status = 'delayed' OR status = 'handled' OR status = 'dead' OR status = 'dropped'
+    ),
     deliveries INTEGER NOT NULL DEFAULT 0,
     accepted_at INTEGER NOT NULL,
     delivered_at INTEGER,

@@ -140,6 +140,7 @@ CREATE TABLE journal (
     params_size bigint,
     body bytea,
     body_size bigint,
+    admitted bigint,
     basis bigint,
     digest bytea,
     marks text,

@@ -31,7 +31,9 @@ from greenroom.persistence.urls import StoreUrl
 INSERT_BATCH = "INSERT INTO batches (batch_id, at, answers) VALUES (?, ?, ?)"
 # Was a batch committed?
 SELECT_BATCH = "SELECT answers FROM batches WHERE batch_id = ?"
-# Makes a commit that syncs whatever was committed before it.
+# Brings everything from the log into the database, synced, and empties the log: was somebody in the way?
+SETTLE_LOG = "PRAGMA wal_checkpoint(TRUNCATE)"
+# Makes a commit, which syncs the log.
 TOUCH_BATCH = "UPDATE batches SET at = at WHERE batch_id = ?"
 # Batches that nobody will ask for any more.
 TRIM_BATCHES = (
@@ -116,7 +118,14 @@ class SqliteDriver:
         try:
             self._fold_renewals(connection)
             unit = SqliteUnit(connection, self._clock, self._locks, self._rows)
-            answers = [await self._answer(unit, item) for item in items]
+            answers = []
+            for item in items:
+                hot = HOT.get(type(item))
+                answer = None if hot is None else hot(unit, item)
+                if answer is None:
+                    unit.disturb(item)
+                    answer = await APPLIERS[type(item)](unit, item)
+                answers.append(answer)
             await unit.finish()
             unit.cursor.execute(INSERT_BATCH, (batch_id, unit.now, encode_answers(items, answers)))
             self._batches += 1
@@ -135,14 +144,6 @@ class SqliteDriver:
             self._rows.let_go()
             self._commit_failed(connection, error)
         return Applied(answers, frozenset(unit.woken))
-
-    async def _answer(self, unit: SqliteUnit, item: Transition[Any]) -> Any:
-        hot = HOT.get(type(item))
-        answer = None if hot is None else hot(unit, item)
-        if answer is None:
-            unit.disturb(item)
-            answer = await APPLIERS[type(item)](unit, item)
-        return answer
 
     def _commit_failed(self, connection: sqlite3.Connection, error: sqlite3.Error) -> NoReturn:
         if connection.in_transaction and code_of(error) == sqlite3.SQLITE_BUSY:
@@ -172,7 +173,13 @@ class SqliteDriver:
         try:
             row = connection.execute(SELECT_BATCH, (batch_id,)).fetchone()
             if row is not None:
-                # The COMMIT that failed may have left its pages unsynced: this one syncs them, or fails too.
+                # After an fsync that failed the kernel takes the pages for clean: no later fsync of the log brings them to the
+                # disk, though it succeeds. So they are written again, to another place, and what may be torn is thrown away.
+                (in_the_way, _, _) = connection.execute(SETTLE_LOG).fetchone()
+                if in_the_way:
+                    raise NotReached(
+                        "another process reads in it, and the log that an fsync failed for cannot be settled"
+                    )
                 connection.execute(TOUCH_BATCH, (batch_id,))
         except sqlite3.Error as error:
             self._give_up(error)

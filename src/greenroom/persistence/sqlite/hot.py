@@ -25,6 +25,10 @@ BEGIN: Final = (
     "UPDATE messages SET deliveries = 1, delivered_at = ? "
     "WHERE address = ? AND seq = ? AND status = 'queued' AND deliveries = 0 AND timer IS NULL"
 )
+# Is a message in hand, and no timer?
+IN_HAND: Final = (
+    "SELECT 1 FROM messages WHERE address = ? AND seq = ? AND status = 'queued' AND deliveries > 0 AND timer IS NULL"
+)
 
 
 def accept(unit: SqliteUnit, item: AcceptMessage) -> Receipt | None:
@@ -67,7 +71,9 @@ def finish(unit: SqliteUnit, item: FinishDelivery) -> Handled | None:
     if item.outgoing or item.timers or item.outside:
         return None
     row = unit.owned(item)
-    if row is None or item.seq not in row.begun or item.seq != row.handled_seq + 1 or row.settled_ahead:
+    if row is None or item.seq != row.handled_seq + 1 or row.settled_ahead:
+        return None
+    if item.seq not in row.begun and unit.cursor.execute(IN_HAND, (item.address, item.seq)).fetchone() is None:
         return None
     following = None
     if item.next_seq is not None:
@@ -77,7 +83,7 @@ def finish(unit: SqliteUnit, item: FinishDelivery) -> Handled | None:
     if item.reply is not None or item.error is not None:
         answered = (*columns_of(item.reply), *columns_of(item.error))
         unit.cursor.execute(HANDLE, (unit.now, *answered, item.address, item.seq))
-    row.begun.remove(item.seq)
+    row.begun.discard(item.seq)
     row.handled_seq = item.seq
     row.ready -= 1
     row.queued -= 1

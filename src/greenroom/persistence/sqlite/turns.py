@@ -25,6 +25,8 @@ def commit(unit: SqliteUnit, item: CommitTurn) -> TurnCommitted | None:
     task = None if row is None else row.task
     if row is None or task is None or item.after != task.seq or task.intended or task.suspicions:
         return None
+    if item.ending is not None and task.placed:
+        return None  # others wait for its place
     if item.phase != task.phase or maybe_micros(item.next_due) != task.next_due:
         return None
     place, owner = (item.address, task.attempt, task.segment), (item.execution_id, item.generation)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from greenroom.persistence import (
     new_id,
     new_token,
 )
+from greenroom.runtime.callback import Callback, check_callback
 
 if TYPE_CHECKING:
     from greenroom.runtime.durable.custody import Custody
@@ -25,31 +27,6 @@ if TYPE_CHECKING:
 
 SHORTEST = 0.001
 """Seconds between looks at a callback whose time has passed by the clock here, and perhaps not by the store's."""
-
-
-class Callback:
-    """An answer from outside, once. Got from `context.callback`; it is for the incarnation that opened it."""
-
-    def __init__(self, storage: Storage, address: str, callback_id: str, name: str, token: str, timeout: float | None):
-        self.name = name
-        self.token = token
-        """Whoever knows it may answer: `client.answer(token, value)`. Nobody can guess it, and the store does not keep it."""
-        self._storage = storage
-        self._address = address
-        self._id = callback_id
-        self._timeout = timeout
-
-    def __repr__(self) -> str:
-        return f"<Callback {self.name!r} of {self._address}>"
-
-    async def wait(self) -> Any:
-        """The answer, as soon as it is there. Can be awaited again.
-
-        Raises:
-            WaitTimeout: it did not come in time, or the callback was cancelled.
-            Undecodable: the answer is of a class that is not known here.
-        """
-        return await self._storage.callbacks.wait(self._address, self._id, self.name, self._timeout)
 
 
 class CallbackWaits:
@@ -61,10 +38,7 @@ class CallbackWaits:
 
     async def open(self, custody: Custody, name: str, message_id: str | None, *, timeout: float | None) -> Callback:
         """Open a callback, or one more token for the one that the same message's handler has opened under that name before."""
-        if not name or not name.strip():
-            raise ValueError(f"callback({name!r}): a callback has a name")
-        if timeout is not None and not timeout > 0:
-            raise ValueError(f"timeout={timeout!r}: seconds above 0, or None for an answer that may come at any time")
+        check_callback(name, timeout)
         scope = new_id() if message_id is None else f"{custody.address}\n{message_id}\n{name}"
         callback_id = sha256(scope.encode()).hexdigest()[:32]
         token, secret_digest = new_token(callback_id)
@@ -79,7 +53,7 @@ class CallbackWaits:
         )
         if isinstance(answer, Refused):
             raise custody.is_lost(answer.detail)
-        return Callback(self._storage, custody.address, callback_id, name, token, timeout)
+        return Callback(name, token, custody.address, partial(self.wait, custody.address, callback_id, name, timeout))
 
     async def wait(self, address: str, callback_id: str, name: str, timeout: float | None) -> Any:
         """As `Callback.wait`."""

@@ -41,6 +41,8 @@ class Commit:
                     disposition.value,
                 )
         storage = self.custody.storage
+        if Disposition.HELD in handled.outgoing:
+            storage.holds(self.custody.address)
         for outgoing in self.fields.get("outgoing", ()):
             if outgoing.deliver_at is not None:
                 storage.due(outgoing.recipient, outgoing.deliver_at)

@@ -7,7 +7,7 @@ this process without reading it again, as long as nothing can have come between.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -45,7 +45,7 @@ from greenroom.runtime.durable.replies import Reply
 from greenroom.runtime.durable.states import StateUnusable, StoredState
 
 if TYPE_CHECKING:
-    from greenroom.runtime.durable.callbacks import Callback
+    from greenroom.runtime.callback import Callback
     from greenroom.runtime.durable.delivery_loop import DeliveryLoop
     from greenroom.runtime.durable.storage import Storage
 
@@ -148,6 +148,8 @@ class Custody(Address):
         self._seen = claimed.handled_seq
         self._more = self._admit = True
         self.storage.owned[self.address] = self
+        if claimed.held:
+            self.storage.holds(self.address)
         for seq in self.storage.owed.pop(self.address, ()):
             self._take_back(seq)
 
@@ -256,14 +258,12 @@ class Custody(Address):
         """Delayed mail of this address comes due at that moment."""
         if not self.generation:
             return
-        seconds = max(0.0, (moment - self.storage.now()).total_seconds())
-        timers, loop = self.storage.services.timers, self.storage.loop
-        deadline = loop.now() + seconds
+        deadline = self.storage.deadline_of(moment)
         if self._due is not None and not self._due.cancelled and self._due.deadline <= deadline:
             return
         if self._due is not None:
             self._due.cancel()
-        self._due = timers.at(deadline, self.look_at_due)
+        self._due = self.storage.services.timers.at(deadline, self.look_at_due)
 
     def look_at_due(self) -> None:
         """Delayed mail may have come due."""
@@ -336,7 +336,7 @@ class Custody(Address):
         Raises `LeaseLost` when the address is not owned here any more.
         """
         while not message.begun:
-            self._check_fence()
+            self.check_fence()
             self._room = (
                 self.storage.loop.slot()
             )  # before the question, so that room that comes meanwhile is not missed
@@ -349,14 +349,15 @@ class Custody(Address):
                 self._is_dead(message, f"it was delivered {answer.deliveries} times and not handled")
                 return False
             elif answer.reason is RefusalReason.HELD_BACK:
-                await self.storage.wait_for_room(self._room)
+                self.storage.holds(self.address)
+                await self._room
                 if self._loop is None or not self._loop.goes_on:
                     return False
             elif answer.reason is RefusalReason.NOT_PENDING:
                 return False
             else:
                 raise self.is_lost(answer.detail)
-        self._check_fence()
+        self.check_fence()
         return True
 
     def look_for_room(self) -> None:
@@ -367,7 +368,8 @@ class Custody(Address):
     def _begun(self, message: StoredMessage, delivery: Delivery) -> None:
         message.begun, message.deliveries = True, delivery.deliveries
 
-    def _check_fence(self) -> None:
+    def check_fence(self) -> None:
+        """Raise `LeaseLost` unless effects may be made as the owner of the address."""
         execution = self.storage.living()
         if execution is None or execution.id != self.execution_id:
             raise self.is_lost("its lease was lost")
@@ -425,11 +427,11 @@ class Custody(Address):
         self.progressed()
         self.storage.made_room()
 
-    async def own_commit(self, transition: OwnerWrite[Any]) -> Any:
+    def own_commit(self, transition: OwnerWrite[Any]) -> Coroutine[Any, Any, Any]:
         """Commit what only the owner may. An owner that has lost its lease meanwhile does not try again."""
         if not self.generation:
             raise self.is_lost("its lease was lost")
-        return await self.storage.commit_surely(transition, self._check_fence)
+        return self.storage.commit_surely(transition, self.check_fence)
 
     def is_lost(self, why: str) -> LeaseLost:
         self._disown()

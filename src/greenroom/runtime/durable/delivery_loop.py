@@ -79,24 +79,21 @@ class DeliveryLoop(MessageLoop):
 
     async def _deliver(self, target: Any, message: StoredMessage) -> None:
         """Deal with one message that was fetched."""
-        await self._deal_with(target, message)
-        self._see_to_more()
-
-    async def _deal_with(self, target: Any, message: StoredMessage) -> None:
         custody = self._custody
         try:
             content = await custody.content(message)
         except Undecodable as error:
             await custody.bury(message, f"it cannot be decoded: {error}")
-            return
-        handler = self._handler_of(type(content))
-        if handler is None:
-            handled = ", ".join(self._life.body.handled_types()) or "nothing"
-            await custody.bury(message, f"{custody.address!r} has no handler for it; it handles {handled}")
-        elif isinstance(handler, Gate):
-            self._hand_to(handler, message, content)
         else:
-            await self._handle(handler, target, message, content)
+            handler = self._handler_of(type(content))
+            if handler is None:
+                handled = ", ".join(self._life.body.handled_types()) or "nothing"
+                await custody.bury(message, f"{custody.address!r} has no handler for it; it handles {handled}")
+            elif isinstance(handler, Gate):
+                self._hand_to(handler, message, content)
+            else:
+                await self._handle(handler, target, message, content)
+        self._see_to_more()
 
     def _see_to_more(self) -> None:
         if self._custody.queue.next_stored() is None:
@@ -107,16 +104,18 @@ class DeliveryLoop(MessageLoop):
         table = self._life.body.table
         gates = self._concurrent.gates if self._concurrent is not None else {}
         for base in kind.__mro__:
-            if base in gates:
-                return gates[base]
             if base in table:
                 return table[base]
+            if base in gates:
+                return gates[base]
         return self._life.body.resolve(kind)
 
     async def _handle(self, perform: Perform, target: Any, message: StoredMessage, content: Any) -> None:
         """Count the delivery, run the handler, and commit what came of it; or nothing, and raise what it raised."""
         try:
-            if not await self._custody.begin(message):
+            if message.begun:  # with the end of the one before
+                self._custody.check_fence()
+            elif not await self._custody.begin(message):
                 return
             unit = self._open_unit(message)
             try:
@@ -146,7 +145,9 @@ class DeliveryLoop(MessageLoop):
         else:
             commit = await commit_of(custody, unit, target)
             commit.done(await custody.finish(message, with_next=with_next, **fields, **commit.fields))
-        custody.storage.replies.settle(custody.address, message.message_id, Reply(result))
+        replies = custody.storage.replies
+        if replies.are_awaited(custody.address):
+            replies.settle(custody.address, message.message_id, Reply(result))
 
     async def _failed(self, message: StoredMessage, target: Any, error: BaseException) -> None:
         """A handler raised: `Rejected` is an answer, and so is the will to stop. Raises anything else, with the message as it was."""

@@ -16,6 +16,8 @@ from greenroom.errors import ActorStopped, DeadLettered, RemoteError, StoreUnava
 from greenroom.logs import logger_named
 from greenroom.mailbox import Slot
 from greenroom.persistence import MessageRecord, MessageStatus, ReadMessage, fetch
+from greenroom.persistence.tasks import task_address
+from greenroom.runtime.replay import Fault
 
 if TYPE_CHECKING:
     from greenroom.persistence import Store
@@ -66,7 +68,7 @@ async def reply_of(store: Store, payloads: Payloads, record: MessageRecord) -> R
             told = payloads.decode(await fetch(store, record.error), f"the error of {where}")
             return Reply(error=raised_again(told, record.address, short))
         if record.reply is None:
-            return Reply()
+            return None if record.address.startswith(task_address("")) else Reply()  # a task may answer later
         return Reply(payloads.decode(await fetch(store, record.reply), f"the reply to {where}"))
     if record.status in (MessageStatus.DEAD, MessageStatus.DROPPED):
         why = record.reason or "it was dropped"
@@ -81,7 +83,8 @@ def stopped_itself(address: str, message_type: str) -> ActorStopped:
 
 def raised_again(told: object, address: str, message_type: str) -> Rejected | ActorStopped:
     """An error that was recorded, as it is raised for who asks later: what was told of it, for its class may not be known here."""
-    error: Rejected | ActorStopped = Rejected(told.text if isinstance(told, RemoteError) else str(told))
+    text = told.text if isinstance(told, RemoteError) else told.message if isinstance(told, Fault) else str(told)
+    error: Rejected | ActorStopped = Rejected(text)
     if isinstance(told, RemoteError) and told.type_name == STOPPED:
         error = stopped_itself(address, message_type)
     error.__cause__ = told if isinstance(told, BaseException) else None
@@ -115,6 +118,10 @@ class Replies:
             slots.remove(slot)
             if not slots:
                 self._take(address, message_id)
+
+    def are_awaited(self, address: str) -> bool:
+        """Does anybody here wait for a reply of this address?"""
+        return address in self._waiting
 
     def settle(self, address: str, message_id: str, reply: Reply) -> None:
         """The question has been dealt with."""

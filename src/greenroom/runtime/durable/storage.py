@@ -23,8 +23,9 @@ from greenroom.actors import ActorLife, MessageLoop, Ref, described
 from greenroom.actors.exits import lone
 from greenroom.errors import LeaseLost, StoreUnavailable
 from greenroom.logs import logger_named
-from greenroom.mailbox import EventLoop, MemoryMailbox, PersistentMailbox, Slot, StoredMessage
+from greenroom.mailbox import EventLoop, MemoryMailbox, PersistentMailbox, StoredMessage
 from greenroom.persistence import (
+    INLINE_LIMIT,
     AddressKind,
     AnswerTo,
     Committer,
@@ -86,6 +87,8 @@ class Storage:
         self.payloads = Payloads(find)
         self.execution: Execution | None = None
         """None while it has none: its lease was lost, and a new one is not registered yet."""
+        self.fenced: set[str] = set()
+        """Executions of this process whose leases were lost: it lives all the same."""
         self.draining = False
         self.closing = False
         self._clean = True
@@ -99,8 +102,8 @@ class Storage:
         self.callbacks = CallbackWaits(self)
         self.pools = Pools(self)
         self.tasks = Desk(self)
-        self._held_back = 0
-        """How many addresses wait here for room for what they have sent."""
+        self.holders: set[str] = set()
+        """Addresses served here whose messages wait for room at their recipients, as far as is known."""
         self.leftovers = Leftovers(self)
         self._sweep = Sweep(self, destinations)
         self._group: TaskGroup | None = None
@@ -121,6 +124,10 @@ class Storage:
 
     def in_seconds(self, seconds: float) -> datetime:
         return self.now() + timedelta(seconds=seconds)
+
+    def deadline_of(self, moment: datetime) -> float:
+        """A moment to come by the loop's clock; now for one that is past."""
+        return self.loop.now() + max(0.0, (moment - self.now()).total_seconds())
 
     # ---------------------------------------------------------------------------------- what the tree asks (services)
 
@@ -208,6 +215,7 @@ class Storage:
         if self.execution is not execution:
             return
         self.execution = None
+        self.fenced.add(execution.id)
         execution.fence.close("it was not renewed in time")
         execution.abandon()
         error = LeaseLost(execution.id, "what it was doing is broken off, and taken up again by whoever owns it next")
@@ -303,10 +311,14 @@ class Storage:
 
     async def stow(self, data: bytes, *, name: str) -> Payload:
         """As `greenroom.persistence.stow`, though the store may be away for long."""
+        if len(data) <= INLINE_LIMIT:
+            return data
         return await self.surely(partial(stow, self.store, name=name), data)
 
     async def fetch(self, payload: Payload) -> bytes:
         """As `greenroom.persistence.fetch`, though the store may be away for long."""
+        if isinstance(payload, bytes):
+            return payload
         return await self.surely(partial(fetch, self.store), payload)
 
     # -------------------------------------------------------------------------------------------------- wake-ups
@@ -359,25 +371,21 @@ class Storage:
         if custody is not None:
             custody.due_at(moment)
         else:
-            self.due_to_nobody(address, self.loop.now() + max(0.0, (moment - self.now()).total_seconds()))
+            self.due_to_nobody(address, self.deadline_of(moment))
 
     def due_to_nobody(self, address: str, deadline: float) -> None:
         """The same, by the loop's clock, of an address that nobody owns here."""
         if self.loop.virtual_clock is not None:  # in real time the sweep is soon enough, and needs no memory
             self.services.timers.at(deadline, lambda: self.woken(address))
 
-    async def wait_for_room(self, slot: Slot) -> None:
-        """Messages of an address have no room at their recipients: see to them until something happens at the address."""
-        self._held_back += 1
+    def holds(self, address: str) -> None:
+        """Messages of an address have no room at their recipients: see to them whenever there may be some."""
+        self.holders.add(address)
         self._sweep.flush()
-        try:
-            await slot
-        finally:
-            self._held_back -= 1
 
     def made_room(self) -> None:
         """There is room for a message more at some address here."""
-        if self._held_back:
+        if self.holders:
             self._sweep.flush()
 
     def hurry(self) -> None:

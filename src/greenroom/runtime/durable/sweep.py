@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import anyio
 from attrs import define, frozen
 
-from greenroom.actors import Event, described
+from greenroom.actors import Event, Timer, described
 from greenroom.logs import logger_named
 from greenroom.persistence import (
     DueAddress,
@@ -22,13 +22,17 @@ from greenroom.persistence import (
     FlushableHeld,
     FlushHeld,
     ListExecutions,
+    NextDue,
     OwnedReady,
+    ReadAddress,
     Refused,
     ReleaseLost,
     Retention,
     prune,
 )
 from greenroom.runtime.durable.relay import Relay
+from greenroom.runtime.durable.standstill import Standstills
+from greenroom.runtime.tasks.callbacks import bring_answers
 
 if TYPE_CHECKING:
     from greenroom.runtime.durable.relay import Destination
@@ -37,6 +41,9 @@ if TYPE_CHECKING:
 logger = logger_named("greenroom.storage")
 
 PAGE = 100
+
+FIRST_PRUNE = 60.0
+"""Seconds after the start before anything is forgotten: whoever starts has better things to do."""
 
 PAGES = 10
 """Pages of due addresses that one round looks at while there is no room for more of them."""
@@ -74,14 +81,19 @@ class Sweep:
             Duty("wake tasks that are due", round_, storage.tasks.wake_due),
             self._flush,
             Duty("end callbacks whose time has passed", round_, self._expire_callbacks),
+            Duty("bring answers to the tasks that wait for them", round_, self._bring_answers),
+            Duty("look for tasks that do not go on", round_, storage.tasks.stalls.look),
             Duty("publish the outbox", round_, relay.look),
             Duty("give back what lost executions owned", max(round_, min(lease / 3, 10.0)), self._release_lost),
             Duty("look for replies that come from elsewhere", round_, self._look_for_replies),
             Duty("look for missed messages", 5 * round_, self.look_for_missed),
-            Duty("forget what is past its retention", 600.0, self._prune),
+            Duty("name those who wait for each other's room", 5 * round_, Standstills(storage).look),
+            Duty("forget what is past its retention", 600.0, self._prune, due=storage.loop.now() + FIRST_PRUNE),
         )
         self._due_after: DueAddress | None = None
         """Where the look at what is due goes on. None: at the start."""
+        self._next_due: Timer | None = None
+        """In virtual time: when something is due that is nobody's."""
         self._now = anyio.Event()
 
     async def run(self) -> None:
@@ -123,6 +135,16 @@ class Sweep:
         storage = self._storage
         if storage.draining or not (storage.standing_by or storage.pools.any):
             return
+        await self._wake_what_is_due()
+        if storage.loop.virtual_clock is not None:  # in real time the next round is soon enough
+            next_due = await storage.store.read(NextDue())
+            if self._next_due is not None:
+                self._next_due.cancel()
+            if next_due is not None:
+                self._next_due = storage.services.timers.at(storage.deadline_of(next_due), self.hurry)
+
+    async def _wake_what_is_due(self) -> None:
+        storage = self._storage
         from_the_start = self._due_after is None
         pages = 0
         while True:
@@ -162,6 +184,11 @@ class Sweep:
             by_sender.setdefault(held.address, set()).add(held.recipient)
         for address, recipients in by_sender.items():
             await store.commit(FlushHeld(address=address, recipients=tuple(sorted(recipients))))
+        holders = self._storage.holders
+        for address in tuple(holders):
+            record = await store.read(ReadAddress(address=address))
+            if record is None or not record.held:
+                holders.discard(address)
 
     async def _expire_callbacks(self) -> None:
         store = self._storage.store
@@ -169,11 +196,15 @@ class Sweep:
             await store.commit(ExpireCallback(callback_id=record.callback_id))
             self._storage.callbacks.look(frozenset((record.address,)))
 
+    async def _bring_answers(self) -> None:
+        await bring_answers(self._storage.store)
+
     async def _release_lost(self) -> None:
         store = self._storage.store
         for record in await store.read(ListExecutions()):
             while not record.alive:
-                answer = await store.commit(ReleaseLost(execution_id=record.execution_id))
+                suspect = record.execution_id not in self._storage.fenced
+                answer = await store.commit(ReleaseLost(execution_id=record.execution_id, suspect=suspect))
                 if isinstance(answer, Refused):
                     break
                 logger.warning(

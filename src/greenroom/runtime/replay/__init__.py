@@ -39,6 +39,7 @@ from greenroom.runtime.replay.marks import Recorded
 from greenroom.runtime.replay.notices import CancellationIgnored, CleanupCut, EndDiscarded, Notice, Stopped
 from greenroom.runtime.replay.operations import Effect, Operation, OperationDef, RetryPolicy, operation
 from greenroom.runtime.replay.paths import CallId
+from greenroom.runtime.replay.replies import SignalReply
 from greenroom.runtime.replay.rows import (
     ControlKind,
     ControlRow,
@@ -56,10 +57,11 @@ from greenroom.runtime.replay.rows import (
     TimeRow,
 )
 from greenroom.runtime.replay.steps import Finish, Idle, Send, Step, Withdraw, WriteTime
-from greenroom.runtime.replay.task import ChildTask, Task, child_key
+from greenroom.runtime.replay.task import CALLBACK_KEY, ChildTask, Task, callback_key, callback_token, child_key
 from greenroom.runtime.replay.waits import BranchWait, ForeignWait, ForeignWaits, Turn
 
 __all__ = [
+    "CALLBACK_KEY",
     "Branch",
     "BranchCancelled",
     "BranchNotEnded",
@@ -107,6 +109,7 @@ __all__ = [
     "ScopeOutOfOrder",
     "SegmentBusy",
     "Send",
+    "SignalReply",
     "SignalRow",
     "Stamp",
     "Start",
@@ -119,6 +122,8 @@ __all__ = [
     "ValueCodec",
     "Withdraw",
     "WriteTime",
+    "callback_key",
+    "callback_token",
     "child_key",
     "operation",
 ]

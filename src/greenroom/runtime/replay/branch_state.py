@@ -24,6 +24,12 @@ class OperationKind(Enum):
     """Invoke the function of its target."""
     SUBMIT = "submit"
     """Make a child task in the pool of this name. The outcome is the child's id, and commits with the child."""
+    CALLBACK = "callback"
+    """Open a callback of this name. The outcome is its identity."""
+    TELL = "tell"
+    """Send a message to the address of this name. The outcome commits with it."""
+    ASK = "ask"
+    """Send a message to the address of this name, and wait for the reply, which is the outcome."""
 
 
 @define(eq=False, kw_only=True)
@@ -40,6 +46,8 @@ class OperationCall:
     """What today's code would run: nothing of it is recorded."""
     admitted: bool = False
     """It was still open at the end of the row in which it was called (T3). From then on only its own row ends it."""
+    admitted_by: int = 0
+    """That row; 0 for the beginning."""
     cancel_requested: bool = False
     timer: None = None
 
@@ -103,6 +111,7 @@ class BranchState:
     """One branch. It is blocked while it has a `wait`, has a turn ahead of it or in hand while it has none, and then has ended."""
 
     __slots__ = (
+        "accepted",
         "calls",
         "context",
         "draws",
@@ -110,6 +119,7 @@ class BranchState:
         "error",
         "label",
         "main",
+        "message_id",
         "nursery",
         "path",
         "refused",
@@ -145,6 +155,10 @@ class BranchState:
         """For its next turn; its result when it has ended."""
         self.error: BaseException | None = None
         self.ended = False
+        self.message_id: str | None = None
+        """Of the signal that it handles."""
+        self.accepted = False
+        """It has not rejected that, and waits for something."""
         self.slot: Slot | None = None
         """Where its event-loop task is parked."""
 

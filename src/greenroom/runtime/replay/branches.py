@@ -89,6 +89,15 @@ class NurseryBlock:
         return await self._engine.leave_nursery(self._nursery, error)
 
 
+class HandlersBlock(NurseryBlock):
+    """The block of a task's control code, beside which handlers of signals run. What comes out of it is as if they did not."""
+
+    async def __aenter__(self) -> Branches:
+        engine = self._engine
+        self._nursery = engine.calls.enter_handlers(await engine.caller_in_turn())
+        return Branches(engine, self._nursery)
+
+
 class Limit:
     """A time limit over a block of control code: when it is up, the block is cancelled and left."""
 

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
+from greenroom.actors import Rejected
 from greenroom.errors import (
     BranchCancelled,
     Cancelled,
@@ -35,9 +36,13 @@ from greenroom.runtime.replay.draws import drawn_float, drawn_uuid
 from greenroom.runtime.replay.endings import Ending
 from greenroom.runtime.replay.machine import Machine
 from greenroom.runtime.replay.paths import CallId
+from greenroom.runtime.replay.replies import interrupted, rejected
 from greenroom.runtime.replay.rows import EndKind
-from greenroom.runtime.replay.scopes import Scope, ScopeKind, is_cancelled
+from greenroom.runtime.replay.scopes import Scope, ScopeKind, cancelled_in, is_cancelled
 from greenroom.runtime.replay.timers import Timer
+
+GRACE: Final = 60.0
+"""Seconds that handlers of signals have to end when `perform` has returned."""
 
 BLOCKED: Final = object()
 """What a call gives that has to wait. Its value comes with the branch's next turn."""
@@ -101,11 +106,12 @@ class Calls:
         """End the segment; the branch gets no further turn.
 
         Raises:
-            SegmentBusy: not in the root branch, or with a nursery open.
+            SegmentBusy: not in the root branch, with a nursery open, or with handlers of signals running.
         """
         self._waiting(branch, "continue_as")
         busy = [f"branch {branch.label}"] if branch is not self._machine.root else []
         busy += [str(scope) for scope in branch.scopes if scope.kind is ScopeKind.NURSERY]
+        busy += [f"handler {member.label}" for scope in branch.scopes[1:2] for member in _handlers_in(scope)]
         if busy:
             raise SegmentBusy(tuple(busy))
         self._machine.finish(EndKind.CONTINUED, body=request)
@@ -128,6 +134,11 @@ class Calls:
         number = self._note(branch, "nursery")
         return NurseryState(branch.enter(Scope(ScopeKind.NURSERY, branch, number)))
 
+    def enter_handlers(self, branch: BranchState) -> NurseryState:
+        """Signals are handled as they come, from now on. It is no call of control code, and has no number of one."""
+        self._machine.handling = NurseryState(branch.enter(Scope(ScopeKind.HANDLERS, branch, 0)))
+        return self._machine.handling
+
     def start_branch(
         self, branch: BranchState, nursery: NurseryState, main: Callable[[], Awaitable[object]]
     ) -> BranchState:
@@ -144,23 +155,38 @@ class Calls:
     def cancel_nursery(self, branch: BranchState, nursery: NurseryState) -> None:
         self._note(branch, f"cancel {nursery}")
         if not nursery.ended:
-            self._machine.cancel(nursery.scope)
+            self._machine.cancel(nursery.scope, f"{nursery} was cancelled")
 
     def join(self, branch: BranchState, nursery: NurseryState, ending: Ending) -> object:
         """The body has ended: wait for the branches. Any end but a good one, or the nursery's own cancellation, cancels them."""
         self._innermost(branch, nursery.scope)
         nursery.body_ended = True
+        if nursery.scope.kind is ScopeKind.HANDLERS:
+            return self._join_handlers(branch, nursery, ending)
         if isinstance(ending, Cancelled) and not is_cancelled(nursery.scope):
             ending = _stray(branch, ending)
         if isinstance(ending, Exception):
             nursery.failures.insert(0, ending)
         if ending is not None and not isinstance(ending, Cancelled):
-            self._machine.cancel(nursery.scope)
+            self._machine.cancel(nursery.scope, f"the block of {nursery} has failed")
         if nursery.scope.members:
             branch.wait = Joining(nursery=nursery)
             return BLOCKED
         nursery.ended = True
         return None
+
+    def _join_handlers(self, branch: BranchState, nursery: NurseryState, ending: Ending) -> object:
+        """`perform` has ended: no handler begins any more. Those that run have a while to end, unless it has failed (K08)."""
+        self._machine.handling = None
+        if not nursery.scope.members:
+            nursery.ended = True
+            return None
+        if ending is None:
+            nursery.scope.timer = self._arm(branch, nursery.scope.number, GRACE, nursery.scope)
+        else:
+            self._machine.cancel(nursery.scope, "the task is ending")
+        branch.wait = Joining(nursery=nursery)
+        return BLOCKED
 
     def leave_nursery(self, branch: BranchState, nursery: NurseryState, ending: Ending) -> bool:
         """Body and branches have ended. True: it takes in the body's `Cancelled` (T16).
@@ -170,12 +196,17 @@ class Calls:
             Cancelled: branches were cancelled from around it.
         """
         self._leave(branch, nursery.scope)
+        if nursery.scope.kind is ScopeKind.HANDLERS:
+            if nursery.failures:
+                failures = [*([ending] if isinstance(ending, Exception) else []), *nursery.failures]
+                raise ExceptionGroup(f"handlers of signals to task {self._machine.start.task_id} failed", failures)
+            return False
         if nursery.failures:
             raise ExceptionGroup(f"{nursery} of task {self._machine.start.task_id} failed", nursery.failures)
         if nursery.scope.cancelled:
             return isinstance(ending, Cancelled)
         if nursery.saw_cancelled and ending is None:
-            raise Cancelled
+            raise cancelled_in(branch.scope)
         return False
 
     def version(self, name: str) -> bool:
@@ -201,6 +232,8 @@ class Calls:
         if isinstance(error, Cancelled) and not is_cancelled(branch.scope):
             error = _stray(branch, error)
         branch.ended = True
+        if branch.message_id is not None:
+            error = self._end_handler(branch, value, error)
         if nursery is None:
             self._end_root(value, error)
             return
@@ -212,10 +245,27 @@ class Calls:
             branch.error = BranchCancelled(branch.label)
         elif error is not None:
             nursery.failures.append(error)
-            self._machine.cancel(nursery.scope)
+            self._machine.cancel(nursery.scope, f"branch {branch.label} has failed")
         if nursery.body_ended and not members:
             nursery.ended = True
             self._machine.resume(nursery.scope.owner)
+
+    def _end_handler(
+        self, branch: BranchState, value: object, error: Exception | Cancelled | None
+    ) -> Exception | Cancelled | None:
+        """Say what a handler has come to. Gives what it has failed by: a rejection is an answer."""
+        machine = self._machine
+        if error is None:
+            try:
+                machine.reply(branch, body=machine.codec.encode(value))
+            except NotEncodable as unfit:
+                return unfit
+        elif isinstance(error, Rejected):
+            machine.reply(branch, fault=rejected(error))
+            return None
+        elif isinstance(error, Cancelled):
+            machine.reply(branch, fault=interrupted(error.reason))
+        return error
 
     # -------------------------------------------------------------------------------------------------- inside
 
@@ -229,7 +279,7 @@ class Calls:
         number = self._note(branch, call)
         if is_cancelled(branch.scope):
             branch.refused += 1
-            raise Cancelled
+            raise cancelled_in(branch.scope)
         return number
 
     def _arm(self, branch: BranchState, number: int, until: float | datetime, subject: object) -> Timer:
@@ -263,7 +313,7 @@ class Calls:
         if error is None:
             self._machine.finish(EndKind.RETURNED, body=body)
         elif isinstance(error, Cancelled):
-            self._machine.finish(EndKind.CANCELLED)
+            self._machine.finish(EndKind.CANCELLED, error=error)
         else:
             self._machine.finish(EndKind.RAISED, error=error)
 
@@ -276,3 +326,7 @@ def _stray(branch: BranchState, error: BaseException) -> StrayCancelled:
 
 def _shown(until: float | datetime) -> str:
     return until.isoformat() if isinstance(until, datetime) else repr(until)
+
+
+def _handlers_in(scope: Scope) -> tuple[BranchState, ...]:
+    return tuple(scope.members.values()) if scope.kind is ScopeKind.HANDLERS else ()

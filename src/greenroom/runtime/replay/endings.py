@@ -26,7 +26,13 @@ def meaning(error: BaseException | None) -> Ending | Literal[Elsewhere.FOREIGN]:
         return error
     if not isinstance(error, BaseExceptionGroup):
         return FOREIGN
-    _, others = error.split(Cancelled)
+    inside, others = error.split(Cancelled)
     if others is None:
-        return Cancelled().with_traceback(error.__traceback__)
+        return _first(inside).with_traceback(error.__traceback__)
     return others if isinstance(others, Exception) else FOREIGN
+
+
+def _first(error: BaseException | None) -> Cancelled:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return Cancelled(error.reason if isinstance(error, Cancelled) else "")

@@ -12,14 +12,15 @@ ours are no events of the task.
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import datetime
 from functools import partial
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import anyio
 
+from greenroom.actors.exits import suspended_stack
 from greenroom.errors import (
     Cancelled,
     ConcurrentBranchUse,
@@ -32,6 +33,7 @@ from greenroom.errors import (
 )
 from greenroom.mailbox import EventLoop, Slot, current_loop
 from greenroom.runtime.replay.branch_state import BranchState, NurseryState
+from greenroom.runtime.replay.branches import HandlersBlock
 from greenroom.runtime.replay.calls import BLOCKED, Calls
 from greenroom.runtime.replay.codec import ValueCodec
 from greenroom.runtime.replay.endings import FOREIGN, meaning
@@ -60,6 +62,7 @@ class Engine:
         codec: values to bytes and back.
         recorded: what the rows known by now say about version marks: `Recorded.of(rows)`.
         tell: is told what people should know. Must not raise.
+        handlers: who takes signals as they come, by their type in the store.
         loop: the running event loop, to share one description of it. None: find out.
     """
 
@@ -87,9 +90,13 @@ class Engine:
         recorded: Recorded = NOTHING,
         tell: Tell = lambda _: None,
         *,
+        handlers: Mapping[str, Callable[[Task, Any], Awaitable[object]]] = MappingProxyType({}),
         loop: EventLoop | None = None,
     ) -> None:
-        self.machine = Machine(partial(perform, Task(self, start, codec)), start, recorded, codec, tell)
+        task = Task(self, start, codec)
+        bound = {type_: partial(handler, task) for type_, handler in handlers.items()}
+        main = partial(self._beside_handlers, perform, task) if handlers else partial(perform, task)
+        self.machine = Machine(main, start, recorded, codec, tell, bound)
         self.calls = Calls(self.machine)
         self.closed = False
         self.turn: Turn | None = None
@@ -105,6 +112,7 @@ class Engine:
         self._nursery: TaskGroup = anyio.create_task_group()
 
     async def __aenter__(self) -> Engine:
+        self._deadline = anyio.current_effective_deadline()
         await self._nursery.__aenter__()
         return self
 
@@ -131,7 +139,8 @@ class Engine:
             KeyboardInterrupt, SystemExit: out of control code.
         The gate is closed then.
         """
-        await self.check()
+        if self._reason is not None:
+            await self.check()
         if self.closed or self._drained is not None:
             raise Defect("an activation was driven on behind its closed gate, or by two at once")
         self.machine.rows = [*reversed(rows)]
@@ -158,6 +167,23 @@ class Engine:
     def waits(self) -> tuple[BranchWait, ...]:
         """What each branch waits for."""
         return tuple(wait_of(branch) for branch in self.machine.branches())
+
+    @property
+    def turns(self) -> int:
+        """How many turns there have been."""
+        return self._turns
+
+    def stack(self) -> str:
+        """Where the branch waits whose turn it is, if it waits; outermost first."""
+        turn = self.turn
+        tasks: list[Any] = [task for task, branch in self._branches.items() if turn and branch.label == turn.branch]
+        return "".join(
+            suspended_stack(task.get_coro() if self._loop.backend == "asyncio" else task.coro) for task in tasks
+        )
+
+    def give_up(self, reason: BaseException) -> None:
+        """Close the gate because of something that its driver has seen; `process` raises that, though a turn may be in hand."""
+        self._stop(reason)
 
     def close(self) -> None:
         """Close the gate. Nothing is written any more by what control code does."""
@@ -236,12 +262,12 @@ class Engine:
 
     async def _drain(self) -> None:
         """Take turns and rows until none is left."""
-        self._deadline = anyio.current_effective_deadline()
         while True:
             drained = self._drained = self._loop.slot()
             self._next_turn()
             await drained
-            await self.check()
+            if self._reason is not None:
+                await self.check()
             self._unbroken += 1
             if self._unbroken >= UNBROKEN or self.machine.rows:
                 self._unbroken = 0
@@ -275,6 +301,12 @@ class Engine:
     def _wake_driver(self) -> None:
         if self._drained is not None and not self._drained.done():
             self._drained.set_result(None)
+
+    async def _beside_handlers(self, perform: Callable[[Task], Awaitable[object]], task: Task) -> object:
+        result = None
+        async with HandlersBlock(self):
+            result = await perform(task)
+        return result
 
     async def _park(self, branch: BranchState) -> Any:
         """End the branch's turn. Returns or raises in its next one what the machine has put there."""

@@ -7,21 +7,33 @@ Live work and replay are one thing here: the machine sees rows, and never asks w
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextvars import copy_context
-from typing import Final
+from functools import partial
+from typing import Any, Final
+
+from attrs import evolve
 
 from greenroom.errors import Cancelled, JournalBroken, OperationFailed, WaitTimeout
-from greenroom.runtime.replay.branch_state import Asking, BranchState, Joining, OperationCall, Receiving
+from greenroom.runtime.replay.branch_state import (
+    Asking,
+    BranchState,
+    Joining,
+    NurseryState,
+    OperationCall,
+    Receiving,
+)
 from greenroom.runtime.replay.codec import ValueCodec
 from greenroom.runtime.replay.marks import Marks, Recorded
 from greenroom.runtime.replay.matching import Passed, Past, check_outcome, check_time
 from greenroom.runtime.replay.notices import CleanupCut, Tell
 from greenroom.runtime.replay.paths import ROOT, CallId
+from greenroom.runtime.replay.replies import SignalReply
 from greenroom.runtime.replay.rows import (
     ControlRow,
     End,
     EndKind,
+    Fault,
     JournalRow,
     OutcomeRow,
     OutcomeStatus,
@@ -30,7 +42,7 @@ from greenroom.runtime.replay.rows import (
     Start,
     TimeRow,
 )
-from greenroom.runtime.replay.scopes import Scope, ScopeKind, live, reached
+from greenroom.runtime.replay.scopes import Scope, ScopeKind, cancelled_in, live, reached
 from greenroom.runtime.replay.signals import Signals
 from greenroom.runtime.replay.timers import Timer, Timers
 from greenroom.runtime.replay.trace import Trace
@@ -43,6 +55,7 @@ class Machine:
     """The state of one activation, as far as it follows from the journal."""
 
     __slots__ = (
+        "_begun",
         "_in_hand",
         "_past",
         "_settled",
@@ -51,10 +64,14 @@ class Machine:
         "called",
         "codec",
         "end",
+        "handlers",
+        "handling",
         "late",
         "marks",
         "open",
+        "phase",
         "ready",
+        "replies",
         "root",
         "rows",
         "seq",
@@ -67,7 +84,13 @@ class Machine:
     )
 
     def __init__(
-        self, main: Callable[[], Awaitable[object]], start: Start, recorded: Recorded, codec: ValueCodec, tell: Tell
+        self,
+        main: Callable[[], Awaitable[object]],
+        start: Start,
+        recorded: Recorded,
+        codec: ValueCodec,
+        tell: Tell,
+        handlers: Mapping[str, Callable[[Any], Awaitable[object]]],
     ) -> None:
         self.start = start
         self.codec = codec
@@ -94,8 +117,18 @@ class Machine:
         self.marks = Marks(recorded)
         self.root = BranchState(ROOT, None, main, copy_context())
         self.root.enter(Scope(ScopeKind.ROOT, self.root, 0))
+        self.phase: str | None = None
+        """What control code says it is at, for people."""
         self.ready: deque[BranchState] = deque([self.root])
         """Branches with a turn ahead, in the order of their turns. The root has the first."""
+        self.handlers = handlers
+        """Who takes signals as they come, by type."""
+        self.handling: NurseryState | None = None
+        """In which handlers run. None: none is begun (any more)."""
+        self.replies: list[SignalReply] = []
+        """What has become of signals that handlers took, for the driver to tell."""
+        self._begun: list[BranchState] = []
+        """Handlers that began in this row."""
         self._in_hand: JournalRow | None = None
         """The row that was taken and not delivered yet."""
         self._settled = False
@@ -153,7 +186,7 @@ class Machine:
         if isinstance(subject, Scope):
             if subject.kind is ScopeKind.CLEANUP:
                 self._tell(CleanupCut(subject.owner.label, str(subject)))
-            self.cancel(subject)
+            self.cancel(subject, f"the time of {subject} is up")
         elif isinstance(subject, BranchState):
             self.resume(subject)
         else:
@@ -167,30 +200,59 @@ class Machine:
         elif isinstance(row, (SignalRow, ControlRow)):
             if self.end is not None:
                 self.late.append(row)
+                if self.end.kind is EndKind.CONTINUED:  # too late for this segment: the next one gets it
+                    self.end = evolve(self.end, unread=(*self.end.unread, row))
             elif isinstance(row, ControlRow):
-                self.cancel(self.root.scopes[0])
+                self.cancel(self.root.scopes[0], row.reason)
+            elif row.answers is None and self.handling is not None and row.type in self.handlers:
+                self._handle(row, self.handling)
             else:
                 for wait in self.signals.arrive(row):
                     self.resume(wait.branch, *self.read(row, wait.shown))
+
+    def _handle(self, row: SignalRow, handling: NurseryState) -> None:
+        """Begin the handler of a signal, as a branch like any other."""
+        message, _ = self.read(row, row.type)
+        handling.starts += 1
+        path = (*handling.scope.owner.path, (handling.scope.number, handling.starts))
+        main = partial(self.handlers[row.type], message)
+        branch = BranchState(path, handling, main, handling.scope.owner.context.copy())
+        branch.message_id = row.message_id
+        self.trace.add(self.root.label, handling.scope.number, f"handle {row.type} {branch.label}")
+        handling.scope.members[handling.starts] = branch
+        self._begun.append(branch)
+        self.ready.append(branch)
+
+    def reply(self, branch: BranchState, body: bytes | None = None, fault: Fault | None = None) -> None:
+        """A handler has come to that; to neither: it has accepted its signal."""
+        assert branch.message_id is not None
+        branch.accepted |= fault is None
+        self.replies.append(
+            SignalReply(seq=self.seq, message_id=branch.message_id, accepted=branch.accepted, body=body, fault=fault)
+        )
 
     def _settle(self) -> None:
         """No turn is left: operations that were called in this row, and are still open, are admitted (T3)."""
         for call in self.called:
             if call.id in self.open:
-                call.admitted = True
+                call.admitted, call.admitted_by = True, self.seq
                 self.unsent[call.id] = call
         self.called.clear()
+        for branch in self._begun:
+            if not branch.ended:
+                self.reply(branch)
+        self._begun.clear()
         earliest = self.timers.earliest()
         self._past.add(self.seq, Passed(self.trace.digest(), None if earliest is None else earliest.call))
         self._settled = True
 
     # ----------------------------------------------------------------------------------------- waits and ends
 
-    def cancel(self, scope: Scope) -> None:
+    def cancel(self, scope: Scope, reason: str) -> None:
         """Cancel a scope: blocked branches are woken, or have their operation asked to stop (T10)."""
         if scope.cancelled:
             return
-        scope.cancelled = True
+        scope.cancelled, scope.reason = True, reason
         for branch in reached(scope):
             wait = branch.wait
             if isinstance(wait, OperationCall) and wait.admitted:
@@ -199,7 +261,7 @@ class Machine:
                     if wait.id not in self.unsent:
                         self.untold[wait.id] = wait
             elif wait is not None and not isinstance(wait, Joining):
-                self.resume(branch, error=Cancelled())
+                self.resume(branch, error=Cancelled(reason))
 
     def resume(self, branch: BranchState, value: object = None, error: BaseException | None = None) -> None:
         """End a branch's wait and give it a turn."""
@@ -219,7 +281,7 @@ class Machine:
 
     def _outcome(self, row: OutcomeRow) -> tuple[object, BaseException | None]:
         if row.status is OutcomeStatus.CANCELLED:
-            return None, Cancelled()
+            return None, cancelled_in(self.open[row.call].branch.scope)
         failed = row.status is OutcomeStatus.FAILED
         return self._opened(row, row.body, row.name if failed else None, row.cause)
 

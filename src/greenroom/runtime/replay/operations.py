@@ -8,6 +8,7 @@ from datetime import datetime
 from enum import Enum
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast, overload
 
+import anyio.lowlevel
 from attrs import evolve, field, frozen, validators
 
 P = ParamSpec("P")
@@ -53,6 +54,19 @@ class Operation:
     """The task's: what cannot be done by then need not be begun."""
     link: Callable[[str, str], object] = field(default=lambda name, value: None, eq=False, repr=False)
     """`link(name, value)` records what this invocation is known by elsewhere: a provider's request id, a trace."""
+    beat: Callable[[object], object] = field(default=lambda detail: None, eq=False, repr=False)
+    """For Greenroom's own use."""
+
+    async def heartbeat(self, detail: object = None) -> None:
+        """Give a sign of life: it is shown in the task's status, with when it was, and what there is to tell.
+
+        Args:
+            detail: how far it is, for people: "page 3 of 10". Its text is shown, up to 200 characters. It is written once a second at most,
+                and gone when the operation has ended.
+        Raises: the event loop's cancellation, when the operation is to stop.
+        """
+        self.beat(detail)
+        await anyio.lowlevel.checkpoint()
 
 
 @frozen

@@ -89,6 +89,8 @@ class OutcomeRow(JournalRow):
     effect: EffectKnown = EffectKnown.POSSIBLE
     unresolved: bool = False
     """Whether what happened at the receiver is still for an operator to find out."""
+    admitted: int = 0
+    """The row with which it was admitted, 0 for the beginning. A task can be pursued anew from there (R19)."""
     cause: BaseException | None = field(default=None, eq=False, repr=False)
     """The exception itself, for tracebacks, in the execution that saw it. Not recorded."""
 
@@ -121,6 +123,8 @@ class ControlRow(JournalRow):
 
     command_id: str
     kind: ControlKind
+    reason: str = ""
+    """Why, for people."""
 
 
 @frozen
@@ -160,5 +164,5 @@ class End:
     body: bytes = b""
     """The encoded result, or the request of the next segment."""
     error: BaseException | None = field(default=None, eq=False)
-    unread: tuple[SignalRow, ...] = ()
-    """Signals that were never received, in their order."""
+    unread: tuple[SignalRow | ControlRow, ...] = ()
+    """Signals that were never received, in their order; in a segment that is followed by another also what came too late for it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
+from greenroom.errors import Cancelled
 from greenroom.runtime.replay.branch_state import BranchState
 from greenroom.runtime.replay.timers import Timer
 
@@ -11,6 +12,7 @@ from greenroom.runtime.replay.timers import Timer
 class ScopeKind(Enum):
     ROOT = "the task"
     NURSERY = "nursery"
+    HANDLERS = "signal handlers"
     LIMIT = "limit"
     CLEANUP = "cleanup"
 
@@ -18,7 +20,7 @@ class ScopeKind(Enum):
 class Scope:
     """A part of control code that is cancelled as one. Once cancelled it stays so."""
 
-    __slots__ = ("cancelled", "kind", "members", "number", "owner", "parent", "timer")
+    __slots__ = ("cancelled", "kind", "members", "number", "owner", "parent", "reason", "timer")
 
     def __init__(self, kind: ScopeKind, owner: BranchState, number: int) -> None:
         self.kind = kind
@@ -28,9 +30,11 @@ class Scope:
         """Of the call that opened it."""
         self.parent = owner.scope
         self.cancelled = False
+        self.reason = ""
+        """Why it was cancelled."""
         self.timer: Timer | None = None
         self.members: dict[int, BranchState] = {}
-        """The live branches of a nursery, by their number."""
+        """The live branches of a nursery, or running handlers, by their number."""
 
     @property
     def shields(self) -> bool:
@@ -41,15 +45,22 @@ class Scope:
         return f"{self.kind.value} {self.owner.label}#{self.number}"
 
 
+def canceller(scope: Scope | None) -> Scope | None:
+    """The scope by which calls made in this one raise `Cancelled`: the innermost. None: they do not."""
+    while scope is not None and not scope.cancelled:
+        scope = None if scope.shields else scope.parent
+    return scope
+
+
 def is_cancelled(scope: Scope | None) -> bool:
     """Whether calls made in this scope raise `Cancelled`."""
-    while scope is not None:
-        if scope.cancelled:
-            return True
-        if scope.shields:
-            return False
-        scope = scope.parent
-    return False
+    return canceller(scope) is not None
+
+
+def cancelled_in(scope: Scope | None) -> Cancelled:
+    """What such a call raises, with the reason."""
+    around = canceller(scope)
+    return Cancelled("" if around is None else around.reason)
 
 
 def reached(origin: Scope) -> list[BranchState]:

@@ -38,6 +38,10 @@ class Waiting(Generic[W]):
     def under(self, name: str) -> tuple[W, ...]:
         return tuple(self._names.get(name, {}).values())
 
+    def names(self) -> tuple[str, ...]:
+        """Under which somebody waits."""
+        return tuple(self._names)
+
     def first(self, name: str) -> W | None:
         return next(iter(self._names.get(name, {}).values()), None)
 
@@ -54,6 +58,11 @@ class Signals(Generic[W]):
         """By the key whose answer they wait for."""
         self._unread: dict[str, deque[SignalRow]] = {}
         self._answers: dict[str, SignalRow] = {}
+
+    @property
+    def are_awaited(self) -> bool:
+        """Somebody waits for a signal or an answer."""
+        return bool(self.receivers.names() or self.askers.names())
 
     def read(self, types: Iterable[str]) -> SignalRow | None:
         """Take the first unread signal of one of these types."""

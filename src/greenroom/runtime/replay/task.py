@@ -5,24 +5,45 @@ from __future__ import annotations
 import math
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, TypeVar, cast, overload
+from functools import partial
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Generic,
+    Literal,
+    NoReturn,
+    ParamSpec,
+    TypeAlias,
+    TypeVar,
+    cast,
+    get_args,
+    overload,
+)
 from uuid import UUID
 
-from greenroom.errors import Defect
+from greenroom.actors import Message, Ref
+from greenroom.actors.messages import not_a_message
+from greenroom.errors import Defect, OperationFailed, WaitTimeout
+from greenroom.runtime.callback import Callback, check_callback
 from greenroom.runtime.replay.branch_state import OperationKind
 from greenroom.runtime.replay.branches import Branches, CleanupBlock, Limit, NurseryBlock
 from greenroom.runtime.replay.codec import ValueCodec
+from greenroom.runtime.replay.draws import drawn_secret
 from greenroom.runtime.replay.operations import OperationDef
 from greenroom.runtime.replay.rows import Start
 
 if TYPE_CHECKING:
-    from greenroom.actors import Message
     from greenroom.runtime.replay.engine import Engine
 
 M = TypeVar("M", bound="Message[Any]")
 M2 = TypeVar("M2", bound="Message[Any]")
 P = ParamSpec("P")
 R = TypeVar("R")
+
+WhenParentEnds: TypeAlias = Literal["stop", "detach"]
+
+LONGEST_PHASE: Final = 200
 
 
 class Task:
@@ -66,8 +87,7 @@ class Task:
             NotEncodable: arguments that cannot be recorded.
         """
         params = self._codec.encode((args, kwargs))
-        calls = self._engine.calls
-        return cast("R", await self._engine.call(calls.operation, OperationKind.RUN, operation.name, params, operation))
+        return cast("R", await self._operation(OperationKind.RUN, operation.name, params, operation))
 
     async def sleep(self, until: float | datetime, /) -> None:
         """Sleep for so many seconds, or until an aware instant. One that has passed is due at once."""
@@ -87,19 +107,76 @@ class Task:
         Raises:
             WaitTimeout: none has come in time.
             NotEncodable: a class that no signal can have.
+            TypeError: a class for which the agent has a handler (`on_signal`).
         """
         if not kinds:
             raise TypeError("receive() needs at least one class of messages")
         tags = [self._codec.tags(kind) for kind in kinds]
         types = tuple(dict.fromkeys(tag for names in tags for tag in names))
+        handled = [type_ for type_ in types if type_ in self._engine.machine.handlers]
+        if handled:
+            raise TypeError(f"receive() of {handled[0]}: such signals go to the handler that the agent has for them")
         shown = f"receive {', '.join(names[0] for names in tags)}"
         return await self._engine.call(self._engine.calls.receive, types, shown, _limit(timeout))
 
-    async def submit(self, pool: str, request: Message[R], /) -> ChildTask[R]:
-        """Submit a child task. It is accepted when this returns."""
-        calls = self._engine.calls
-        child = await self._engine.call(calls.operation, OperationKind.SUBMIT, pool, self._codec.encode(request), None)
+    async def submit(
+        self, pool: str, request: Message[R], /, *, when_parent_ends: WhenParentEnds = "stop"
+    ) -> ChildTask[R]:
+        """Submit a child task. It is accepted when this returns.
+
+        Args:
+            when_parent_ends: what becomes of it when this task ends before it: `"stop"` cancels it, `"detach"` leaves it to itself.
+        """
+        if when_parent_ends not in get_args(WhenParentEnds):
+            raise ValueError(f"when_parent_ends={when_parent_ends!r}: choose 'stop' or 'detach'")
+        params = self._codec.encode(request)
+        child = await self._operation(OperationKind.SUBMIT, pool, params, when_parent_ends)
         return ChildTask(self._engine, child)
+
+    async def callback(self, name: str, /, *, timeout: float | None) -> Callback:
+        """Open a wait for one answer from outside. It may come from now on, whether or not anybody waits for it yet.
+
+        Args:
+            name: what it is for, for people.
+            timeout: seconds from now after which an answer is late. None: it may come at any time.
+        """
+        check_callback(name, timeout)
+        callback_id = await self._operation(OperationKind.CALLBACK, name, self._codec.encode(timeout), timeout)
+        token = callback_token(self._start, callback_id)
+        return Callback(name, token, self.id, partial(self._answer, callback_id, name, timeout))
+
+    async def _answer(self, callback_id: str, name: str, timeout: float | None) -> Any:
+        calls = self._engine.calls
+        try:
+            return await self._engine.call(calls.ask, callback_key(callback_id), f"callback {name!r}", None)
+        except OperationFailed:
+            raise WaitTimeout(f"the answer to the callback {name!r} of task {self.id!r}", timeout) from None
+
+    async def tell(self, to: Ref | ChildTask[Any] | str, message: Message[Any], /) -> None:
+        """Send a message, once. It leaves with the commit of this turn.
+
+        Args:
+            to: an actor, durable or in memory, by its ref or path; or a child task, which gets it as a signal.
+        """
+        await self._operation(OperationKind.TELL, _path(to), self._codec.encode(_checked(message)), None)
+
+    async def ask(self, to: Ref | str, message: Message[R], /, *, timeout: float | None = 5.0) -> R:
+        """Ask an actor and return its recorded reply.
+
+        An actor with a persistent mailbox is asked once, whatever becomes of this process. One in memory is asked again when the
+        process dies before the reply is on record.
+
+        Args:
+            timeout: seconds for one try; after a death another begins. None: as long as it takes.
+        Raises:
+            OperationFailed: it was rejected, or no reply came; `type` names the exception, as `Ref.ask` raises it.
+        """
+        limit = _limit(timeout)
+        params = self._codec.encode(((_checked(message),), {}))
+        return cast("R", await self._operation(OperationKind.ASK, _path(to), params, limit))
+
+    async def _operation(self, kind: OperationKind, name: str, params: bytes, target: object) -> Any:
+        return await self._engine.call(self._engine.calls.operation, kind, name, params, target)
 
     async def continue_as(self, request: object, /) -> NoReturn:
         """Go on as a new segment, with an empty journal: `perform` begins again with this request. Never returns.
@@ -135,6 +212,17 @@ class Task:
         """
         return self._engine.calls.version(name)
 
+    def phase(self, name: str | None, /) -> None:
+        """Say what the task is at, for people: it is the `phase` of its status until the next is named. It is no call, and changes nothing.
+
+        Raises `ValueError` for what is no line of 1 to 200 printable characters.
+        """
+        if name is not None and not (0 < len(name) <= LONGEST_PHASE and name.isprintable() and name.strip()):
+            raise ValueError(
+                f"{name!r} cannot be a phase: a line of 1 to {LONGEST_PHASE} printable characters, or None"
+            )
+        self._engine.machine.phase = name
+
     def now(self) -> datetime:
         """Logical time: when what this branch was told last was recorded."""
         return self._engine.machine.at
@@ -166,6 +254,34 @@ class ChildTask(Generic[R]):
 def child_key(task_id: str) -> str:
     """The key under which a child's end answers its parent."""
     return f"child {task_id}"
+
+
+CALLBACK_KEY: Final = "callback "
+
+
+def callback_key(callback_id: str) -> str:
+    """The key under which a callback's answer reaches the task that waits for it."""
+    return f"{CALLBACK_KEY}{callback_id}"
+
+
+def callback_token(start: Start, callback_id: str) -> str:
+    """The token of a callback: its identity, and a secret that comes from the attempt's seed, so that a replay gives the same."""
+    return f"{callback_id}.{drawn_secret(start, callback_id)}"
+
+
+def _checked(message: object) -> object:
+    if not isinstance(message, Message):
+        raise not_a_message(message)
+    return message
+
+
+def _path(to: Ref | ChildTask[Any] | str) -> str:
+    if isinstance(to, ChildTask):
+        return f"task:{to.id}"
+    path = to.path if isinstance(to, Ref) else to
+    if not isinstance(path, str) or not path.strip():
+        raise TypeError(f"{to!r}: give the path of an actor, its ref, or a child task")
+    return path
 
 
 def _seconds(seconds: float) -> float:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import evolve
 
 from greenroom.actors import described
+from greenroom.errors import Cancelled, Stalled, TransitionFailed
 from greenroom.logs import logger_named
 from greenroom.persistence import ParkReason, RefusalReason
 from greenroom.persistence.journal import CommitTurn, ContinueAs
@@ -17,19 +18,33 @@ from greenroom.persistence.tasks import (
     ClaimedTask,
     ClaimTask,
     ParkTask,
+    QuarantineTask,
     ReadTask,
     ReleaseTask,
     TaskOutcome,
     TaskRecord,
     task_id_of,
 )
-from greenroom.runtime.replay import End, EndKind, Fault, OperationCall
-from greenroom.runtime.tasks.endings import Park, failure_of, obstacle_of, restarts_with, trouble_of
+from greenroom.runtime.replay import End, EndKind, Fault, OperationCall, SignalRow
+from greenroom.runtime.tasks.callbacks import open_callbacks
+from greenroom.runtime.tasks.endings import (
+    MOST_SUSPICIONS,
+    OVERDUE,
+    Park,
+    cause_of,
+    failure_of,
+    obstacle_of,
+    restarts_with,
+    trouble_of,
+)
 from greenroom.runtime.tasks.journal import entry_of, stowed
+from greenroom.runtime.tasks.length import JournalLong, is_warned
 from greenroom.runtime.tasks.loading import load
-from greenroom.runtime.tasks.outcomes import cancel_of, encoded_fault, ending_of
+from greenroom.runtime.tasks.migrating import is_of_other_code, migrated
+from greenroom.runtime.tasks.outcomes import cancel_of, encoded_fault, ending_of, never_received
 from greenroom.runtime.tasks.ownership import NotOurs, Ownership
 from greenroom.runtime.tasks.run import Left, Run
+from greenroom.runtime.tasks.stalls import PROGRESS_LIMIT, TaskStalled
 from greenroom.supervisors import Backoff
 from greenroom.supervisors.restarts import delay
 
@@ -49,6 +64,9 @@ PAUSES = Backoff(0.1, maximum=30.0)
 
 CHILDREN = 100
 
+SUSPECT_PAUSE = timedelta(seconds=10)
+"""After which a suspect is claimed again that could not be alone."""
+
 
 class Activation:
     """See the module. For the event loop's thread."""
@@ -67,11 +85,14 @@ class Activation:
         self.stopping = False
         """It is to be let go as soon as nothing of it is in flight."""
         self.has_children = False
+        self.has_callbacks = False
         self.mail_came: bool = False
         """Messages may have come since it was claimed."""
         self.ended = False
         """The task has: it is terminal."""
         self._suspect = False
+        self._alone = False
+        """Nothing else runs, until it has shown that it lives."""
         self._run: Run | None = None
         self.owned = False
         """It has been claimed here."""
@@ -144,13 +165,55 @@ class Activation:
 
         A suspect that has come to this has not killed the process: it is let go, which takes the suspicion away (R22).
         """
+        self._in_company()
         self.evicted |= self._suspect
         self.pool.rests(self)
+
+    def _in_company(self) -> None:
+        """Others may run beside it."""
+        if self._alone:
+            self._alone = False
+            self.pool.desk.solitude.leave(self)
 
     async def rise(self) -> None:
         """Something has come: wait for a place."""
         self.evicted = False
         await self.pool.rises(self)
+
+    def progressed(self, before: int, rows: int) -> None:
+        """Its journal has so many rows now."""
+        if rows > before:
+            self._in_company()
+        limit = self.pool.spec.journal_limit
+        if is_warned(before, rows, limit):
+            logger.warning(
+                "%s: its journal has %d rows; at %d it is parked: use task.continue_as", self.address, rows, limit
+            )
+            desk, path = self.pool.desk, self.pool.path
+            desk.publish(JournalLong(at=desk.now(), path=path, task_id=self.task_id, rows=rows, limit=limit))
+
+    def stall(self, branch: str, stack: str) -> Stalled:
+        """Its control code waits for something that is not the task's (R21). Gives what it is broken off by."""
+        desk = self.pool.desk
+        logger.error(
+            "%s is stalled: branch %s waits for what is no call of the task's\n%s", self.address, branch, stack
+        )
+        desk.publish(
+            TaskStalled(
+                at=desk.now(),
+                path=self.pool.path,
+                task_id=self.task_id,
+                branch=branch,
+                seconds=PROGRESS_LIMIT,
+                stack=stack,
+            )
+        )
+        return Stalled(branch, PROGRESS_LIMIT)
+
+    def let_stalled_go(self, task: TaskRecord, error: Stalled) -> None:
+        """Nothing of it is in flight, and its control code can do nothing more, however long that takes: the task is for others."""
+        self._troubled(task, error)
+        self.pool.activation_stalled(self)
 
     # ------------------------------------------------------------------------------------------------------- the task
 
@@ -167,6 +230,7 @@ class Activation:
         except Exception as error:
             logger.error("%s: its activation failed: %s", self.address, described(error), exc_info=error)
         finally:
+            self._in_company()
             if self.owned and not self.ended:  # it was cut short: it may go on elsewhere at once
                 self._release(self.now())
             self.pool.activation_ended(self)
@@ -178,10 +242,16 @@ class Activation:
         if execution is None or self.stopping or storage.draining:
             return None
         pool = self.pool
-        answer = await storage.commit_surely(
-            ClaimTask(address=self.address, pool=pool.path, execution_id=execution.id, version=pool.version)
-        )
+        try:
+            answer = await storage.commit_surely(
+                ClaimTask(address=self.address, pool=pool.path, execution_id=execution.id, version=pool.version)
+            )
+        except TransitionFailed as error:
+            await self._quarantine(error)
+            return None
         if not isinstance(answer, ClaimedTask):
+            if answer.reason is RefusalReason.FULL and answer.seconds is not None:
+                pool.begins_in(answer.seconds)
             if answer.reason in (RefusalReason.LEASE_EXPIRED, RefusalReason.UNKNOWN_EXECUTION):
                 storage.lease_lost(execution)
             logger.info("%s is not claimed here: %s", self.address, answer.detail)
@@ -190,10 +260,18 @@ class Activation:
         self.owner = Ownership(storage, self.address, execution.id, task.generation)
         self.owned = True
         self.deadline = task.deadline
-        # A fresh task has submitted nothing yet.
-        self.has_children = task.generation > 1
+        # A fresh task has submitted and opened nothing yet.
+        self.has_children = self.has_callbacks = task.generation > 1
         self._suspect = task.suspicions > 0
         return task
+
+    async def _quarantine(self, error: TransitionFailed) -> None:
+        """Its row cannot be read: to try that again would be in vain."""
+        logger.error(
+            "%s cannot be claimed, and is parked (undecodable): %s", self.address, described(error), exc_info=error
+        )
+        item = QuarantineTask(address=self.address, pool=self.pool.path, detail=described(error))
+        await self.storage.commit_surely(item)
 
     async def _pursue(self, task: TaskRecord) -> None:
         try:
@@ -201,9 +279,19 @@ class Activation:
             if obstacle is not None:
                 self._park(obstacle.reason, obstacle.detail)
                 return
-            if task.deadline is not None and task.deadline <= self.now() and task.journal_seq == 0:
+            if task.deadline is not None and task.deadline <= task.segment_started_at and task.journal_seq == 0:
                 await self._end_unbegun(task)
                 return
+            if task.suspicions == MOST_SUSPICIONS - 1:
+                self._alone = await self.pool.desk.solitude.enter(self)
+                if not self._alone:
+                    pause = timedelta() if self.stopping else SUSPECT_PAUSE
+                    self._release(self.now() + pause, unsuspect=False)
+                    return
+            if self.pool.version_policy == "migrate" and is_of_other_code(task, self.pool.version):
+                if not await self._migrate(task):
+                    return
+                task = await self._read_again()
             while await self._segment(task):
                 task = await self._read_again()
         except NotOurs as why:
@@ -211,6 +299,16 @@ class Activation:
             logger.info("%s is not owned here any more: %s", self.address, why)
         except Exception as error:  # noqa: BLE001 - whatever it is: it is the task's, and the pool goes on
             self._troubled(task, error)
+
+    async def _migrate(self, task: TaskRecord) -> bool:
+        """Take the task over into this version of the code. False: it is parked."""
+        segment = await load(self.storage, self.codec, task)
+        following = await migrated(self.pool.make_agent(), segment, self.codec, self.storage.stow)
+        if isinstance(following, Park):
+            self._park(following.reason, following.detail)
+            return False
+        await self.owner.commit(CommitTurn(**self.owner.fields, after=task.journal_seq, continue_as=following))
+        return True
 
     async def _segment(self, task: TaskRecord) -> bool:
         """Run one segment. True: another follows."""
@@ -224,7 +322,7 @@ class Activation:
             return how.kind is EndKind.CONTINUED
         if how is not Left.UNRESOLVED:
             waits = tuple(f"{wait.branch}: {wait.what}" for wait in run.waits[:SHOWN_WAITS])
-            self._release(self.now() if how is Left.STOPPED else run.until, next_due=run.until, waits=waits)
+            self._release(self.now() if how is Left.STOPPED else run.wakes_at, next_due=run.until, waits=waits)
         return False
 
     async def _read_again(self) -> TaskRecord:
@@ -247,7 +345,10 @@ class Activation:
         outcome, body = TaskOutcome.SUCCEEDED, end.body
         if end.kind is EndKind.CANCELLED:
             outcome = TaskOutcome.CANCELLED
-            body = codec.encode(Fault("cancelled", "Cancelled", ""))
+            reason = end.error.reason if isinstance(end.error, Cancelled) else ""
+            body = codec.encode(Fault("cancelled", "Cancelled", reason))
+            if run.is_cut_off and reason == OVERDUE:
+                outcome, body = TaskOutcome.FAILED, codec.encode(Fault("deadline", "DeadlinePassed", OVERDUE))
         elif end.error is not None:
             fault = failure_of(end.error)
             if fault is None:
@@ -257,7 +358,9 @@ class Activation:
         if turn.submits:  # they have to be there before they can be told
             await run.commit(turn)
         turn.outgoing += [await cancel_of(task, child, codec, stow) for child in await self._open_children()]
-        await run.commit(turn, ending=await ending_of(task, outcome, body, codec, stow))
+        turn.replies += [never_received(row) for row in end.unread if isinstance(row, SignalRow)]
+        ending = await ending_of(task, outcome, body, codec, stow)
+        await run.commit(turn, ending=evolve(ending, callbacks=await self._open_callbacks()))
         self._has_ended()
         return end
 
@@ -291,12 +394,16 @@ class Activation:
         children: list[str] = []
         while self.has_children:
             after = children[-1] if children else ""
-            query = ChildrenOf(address=self.address, after=after, limit=CHILDREN)
+            query = ChildrenOf(address=self.address, stopping=True, after=after, limit=CHILDREN)
             page = await self.storage.surely(self.storage.store.read, query)
             children += [child.address for child in page]
             if len(page) < CHILDREN:
                 break
         return children
+
+    async def _open_callbacks(self) -> tuple[str, ...]:
+        """Callbacks whose answers are late from now on."""
+        return await open_callbacks(self.storage.store, self.address) if self.has_callbacks else ()
 
     async def park_unresolved(self, calls: Sequence[OperationCall]) -> Left:
         """Nobody but an operator can say whether these happened (I8)."""
@@ -312,17 +419,22 @@ class Activation:
 
     def _troubled(self, task: TaskRecord, error: Exception) -> None:
         """It has stopped by an exception: it is run again after a while, or waits for an operator."""
+        if not self.owner.held:
+            return
         trouble = trouble_of(error)
         now = self.now()
         if isinstance(trouble, Park):
             self._park(trouble.reason, trouble.detail)
             return
         spec = self.pool.spec
-        restarts, too_many = restarts_with(task.restarts, now, most=spec.max_restarts, period=spec.restart_period)
+        period = spec.restart_period
+        if isinstance(error, Stalled):  # a stall takes its time, in which no other can come
+            period += (spec.max_restarts + 1) * PROGRESS_LIMIT
+        restarts, too_many = restarts_with(task.restarts, now, most=spec.max_restarts, period=period)
         logger.error("%s crashed: %s", self.address, described(error), exc_info=error)
         if too_many:
-            often = f"{len(restarts)} times in {spec.restart_period:g} s"
-            self._park(ParkReason.CRASH_LOOP, f"its control code crashed {often}, the last time by {described(error)}")
+            often = f"{len(restarts)} times in {period:g} s"
+            self._park(ParkReason.CRASH_LOOP, f"its control code crashed {often}, the last time by {cause_of(error)}")
         else:
             pause = timedelta(seconds=delay(PAUSES, len(restarts) - 1, 0.0))
             self._release(now + pause, restarts=restarts)

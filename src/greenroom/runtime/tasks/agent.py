@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Generic, Literal, TypeVar
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
+from greenroom.errors import BadSpec
 from greenroom.runtime.replay import Task
+from greenroom.runtime.tasks.on_signal import collect
+
+if TYPE_CHECKING:
+    from greenroom.runtime.tasks.migrating import Past
 
 Req_contra = TypeVar("Req_contra", contravariant=True)
 Res_co = TypeVar("Res_co", covariant=True)
@@ -41,9 +48,22 @@ class Agent(Generic[Req_contra, Res_co]):
     version: ClassVar[str] = "1"
     """Of this control code. A task records the one with which its attempt began."""
 
-    other_versions: ClassVar[Literal["replay", "refuse"]] = "replay"
+    other_versions: ClassVar[Literal["replay", "refuse", "migrate"]] = "replay"
     """What to do with a task whose attempt began with another `version`: go on with it, by replay (it is parked as `diverged` if that
-    shows that the code does something else now); or park it as `incompatible` at once."""
+    shows that the code does something else now); park it as `incompatible` at once; or go on with what `migrate` makes of it."""
+
+    signal_methods: ClassVar[Mapping[type, str]] = MappingProxyType({})
+    """For Greenroom's own use: the names of methods marked `on_signal`, by the class of their messages."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls.signal_methods = collect(cls)
+        if cls.other_versions not in ("replay", "refuse", "migrate"):
+            raise BadSpec(
+                f"{cls.__qualname__}.other_versions = {cls.other_versions!r}: 'replay', 'refuse' or 'migrate'"
+            )
+        if cls.other_versions == "migrate" and cls.migrate is Agent.migrate:
+            raise BadSpec(f"{cls.__qualname__}.other_versions is 'migrate', and there is no method `migrate`")
 
     async def perform(self, task: Task, request: Req_contra) -> Res_co:
         """Pursue one task and return its result.
@@ -52,3 +72,12 @@ class Agent(Generic[Req_contra, Res_co]):
         out does the same. Anything else is a crash: the activation is restarted by replay, a bounded number of times.
         """
         raise Failed(f"{type(self).__qualname__} has no `perform`")
+
+    def migrate(self, past: Past) -> object:
+        """With `other_versions = "migrate"`: the request with which this code goes on, where code of another version has left a task.
+
+        The task begins a new segment with it, as by `task.continue_as`: what `perform` is to know of the past has to be in there. It is
+        asked once, and its answer is on record. While an operation of the old code has been sent and has no outcome, the task is parked
+        as `incompatible` instead.
+        """
+        raise Failed(f"{type(self).__qualname__} has no `migrate`")

@@ -10,14 +10,16 @@ import anyio
 
 from greenroom.errors import StoreUnavailable
 from greenroom.logs import logger_named
-from greenroom.mailbox import Slot
 from greenroom.persistence import Committer
 from greenroom.persistence.tasks import DueTasks, NextTaskDue, WakeTask
 from greenroom.runtime.tasks.codec import TaskCodec
 from greenroom.runtime.tasks.pool import AgentsLife
+from greenroom.runtime.tasks.solitude import Solitude
+from greenroom.runtime.tasks.stalls import Stalls
+from greenroom.runtime.tasks.watching import Watch, Watchers
 
 if TYPE_CHECKING:
-    from greenroom.actors import Timer
+    from greenroom.actors import Event, Timer
     from greenroom.runtime.durable.storage import Storage
 
 logger = logger_named("greenroom.tasks")
@@ -35,13 +37,19 @@ class Desk:
         self._storage = storage
         self.codec = TaskCodec(storage.payloads)
         self._pools: dict[str, AgentsLife] = {}
-        self._listening: dict[str, list[Slot]] = {}
-        """By address: who waits for something to happen to the task."""
+        self._watchers = Watchers(storage.loop, PATIENCE if storage.loop.virtual_clock is None else VIRTUAL_PATIENCE)
         self._timer: Timer | None = None
         """When the next waiting task is due, as far as it is known here."""
         self._waking = False
+        self.solitude = Solitude(self)
+        self.stalls = Stalls(self)
 
     # ------------------------------------------------------------------------------------------------------ the pools
+
+    @property
+    def pools(self) -> tuple[AgentsLife, ...]:
+        """Those that are up here."""
+        return tuple(self._pools.values())
 
     def add(self, pool: AgentsLife) -> None:
         """A pool is up."""
@@ -57,8 +65,7 @@ class Desk:
         """Something has changed elsewhere."""
         for pool in self._pools.values():
             pool.look()
-        for address in tuple(self._listening):
-            self.changed(address)
+        self._watchers.look()
 
     def woken(self, address: str) -> bool:
         """Something has happened at this address, or under this name. False: it is no affair of tasks."""
@@ -130,33 +137,30 @@ class Desk:
         if moment is not None:
             self.due(moment)
 
+    # ------------------------------------------------------------------------------------------------- what happens
+
+    def publish(self, event: Event) -> None:
+        """Tell those who read the runtime's events."""
+        self._storage.services.events.publish(event)
+
+    def now(self) -> float:
+        """The loop's time, for events."""
+        return self._storage.loop.now()
+
     # ------------------------------------------------------------------------------------------- who waits for tasks
 
     @property
     def store(self) -> Committer:
         return self._storage.store
 
-    @property
-    def patience(self) -> float:
-        """Seconds between two looks at a task that somebody waits for, whatever was heard of it."""
-        return PATIENCE if self._storage.loop.virtual_clock is None else VIRTUAL_PATIENCE
-
-    def listen(self, address: str) -> Slot:
-        """A slot that gets a result when something has happened to a task."""
-        slot = self._storage.loop.slot()
-        self._listening.setdefault(address, []).append(slot)
-        return slot
-
-    def forget(self, address: str, slot: Slot) -> None:
-        """Nobody waits on this slot any more."""
-        slots = self._listening.get(address, [])
-        if slot in slots:
-            slots.remove(slot)
-        if not slots:
-            self._listening.pop(address, None)
+    def watch(self, address: str, *, rows: bool = False) -> Watch:
+        """Wait for something to happen to a task; with `rows`, also for each row of its journal."""
+        return self._watchers.watch(address, rows=rows)
 
     def changed(self, address: str) -> None:
         """Something has happened to a task."""
-        for slot in self._listening.pop(address, ()):
-            if not slot.done():
-                slot.set_result(None)
+        self._watchers.changed(address)
+
+    def written(self, address: str) -> None:
+        """The journal of a task has grown."""
+        self._watchers.written(address)

@@ -37,8 +37,21 @@ class Park:
 Trouble: TypeAlias = Crash | Park
 
 
+OVERDUE = "its deadline has passed"
+"""Why a task is cancelled that has not ended in time."""
+
+
+def overdue_id(task: TaskRecord) -> str:
+    """The identity of the command by which that is told to its control code."""
+    return f"{task.address}|{task.attempt}|deadline"
+
+
+class Oversize(Exception):
+    """The journal of a segment is too long. For the activation, never for users."""
+
+
 MOST_SUSPICIONS = 3
-"""Processes in a row that may die while they perform a task before it counts as what kills them (R22)."""
+"""Processes in a row that may die while they perform a task before it counts as what kills them (R22). In the last it runs alone."""
 
 
 def obstacle_of(task: TaskRecord, version: str, policy: str) -> Park | None:
@@ -58,6 +71,8 @@ def trouble_of(error: BaseException) -> Trouble:
         return Park(ParkReason.DIVERGED, text_of(error))
     if isinstance(error, Undecodable):
         return Park(ParkReason.UNDECODABLE, text_of(error))
+    if isinstance(error, Oversize):
+        return Park(ParkReason.OVERSIZE, text_of(error))
     return Crash(error)
 
 
@@ -74,6 +89,11 @@ def failure_of(error: BaseException) -> Fault | None:
     if isinstance(leaf, OperationFailed):
         return Fault("operation", leaf.type, text_of(leaf), leaf.details)
     return Fault("failed", type(leaf).__qualname__, text_of(leaf))
+
+
+def cause_of(error: BaseException) -> str:
+    """What control code has crashed by, for people: of a group, what is in it."""
+    return "; ".join(described(leaf) for leaf in _leaves(error))
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:

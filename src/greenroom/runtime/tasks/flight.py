@@ -17,7 +17,15 @@ from greenroom.actors import text_of
 from greenroom.errors import NotEncodable
 from greenroom.mailbox import Slot
 from greenroom.persistence.operations import InvocationEnd
-from greenroom.runtime.replay import EffectKnown, Fault, Operation, OperationCall, OperationDef, OutcomeStatus
+from greenroom.runtime.replay import (
+    EffectKnown,
+    Fault,
+    Operation,
+    OperationCall,
+    OperationDef,
+    OperationKind,
+    OutcomeStatus,
+)
 from greenroom.runtime.tasks.agent import Failed
 from greenroom.runtime.tasks.outcomes import encoded_fault
 from greenroom.runtime.tasks.retries import UNCERTAIN, may_retry, pause_after
@@ -83,6 +91,7 @@ class Flight:
     invocation: int
     began: datetime
     intended: bool
+    definition: OperationDef[..., Any]
     _scope: Any = None
     _sent: bool = False
     _cancelled: bool = False
@@ -92,11 +101,6 @@ class Flight:
     """It waits between two invocations."""
     _links: list[tuple[str, str]] = field(factory=list)
 
-    @property
-    def definition(self) -> OperationDef[..., Any]:
-        definition: OperationDef[..., Any] = self.call.target
-        return definition
-
     def cancel(self) -> None:
         """The task wants it no more: it is told to stop, and its outcome says what came of it (T10, T11)."""
         self._cancelled = True
@@ -104,8 +108,10 @@ class Flight:
             self._scope.cancel()
 
     def land(self) -> None:
-        """Its task is about to be let go: the invocation in hand may end, and no other begins here."""
+        """Its task is about to be let go: the invocation in hand may end, and no other begins here. A question is put again elsewhere."""
         self._last = True
+        if self.call.kind is OperationKind.ASK:
+            self.drop()
         if self._pausing:
             self._scope.cancel()
 
@@ -143,7 +149,7 @@ class Flight:
     async def _invoke(self) -> Result:
         """Run the function once. The scope is around the effect, and nothing else (T4)."""
         activation = self.run.activation
-        definition: OperationDef[..., Any] = self.definition
+        definition = self.definition
         if not activation.may_act():
             self._dropped = True
         if self._cancelled or self._dropped:
@@ -155,6 +161,7 @@ class Flight:
             invocation=self.invocation,
             deadline=activation.deadline,
             link=lambda name, value: self._links.append((name, value)),
+            beat=lambda detail: self.run.notes.heard(self.call, detail),
         )
         value: Any = None
         error: BaseException | None = None
@@ -163,10 +170,14 @@ class Flight:
         with self._scope:
             try:
                 args, kwargs = activation.codec.decode(self.call.params, source=f"the arguments of {self.call}")
-                with anyio.move_on_after(definition.timeout) as limit:
+                if definition.timeout is None:
                     value = await definition.invoke(operation, args, kwargs)
                     returned = True
-                timed_out = limit.cancelled_caught and not returned
+                else:
+                    with anyio.move_on_after(definition.timeout) as limit:
+                        value = await definition.invoke(operation, args, kwargs)
+                        returned = True
+                    timed_out = limit.cancelled_caught and not returned
             except Exception as raised:  # noqa: BLE001 - whatever it is: it is how the operation has failed
                 error = raised
             except (KeyboardInterrupt, SystemExit) as fatal:
@@ -181,7 +192,7 @@ class Flight:
         if not failed or self._cancelled or isinstance(result.error, Failed):
             return None
         activation = self.run.activation
-        definition: OperationDef[..., Any] = self.definition
+        definition = self.definition
         again_at = activation.now() + timedelta(seconds=pause_after(self.invocation, random.random()))
         wanted = may_retry(
             definition.retry,

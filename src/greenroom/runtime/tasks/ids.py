@@ -3,19 +3,33 @@
 from __future__ import annotations
 
 from hashlib import blake2b
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from greenroom.errors import InvalidTaskId
+from greenroom.errors import InvalidMessageId, InvalidTaskId
 from greenroom.runtime.replay import CallId
+
+if TYPE_CHECKING:
+    from greenroom.persistence.tasks import TaskRecord
 
 LONGEST: Final = 200
 
 
 def check_task_id(task_id: object) -> str:
     """The id, if it can be one. Raises `InvalidTaskId`."""
-    if not isinstance(task_id, str) or not task_id.strip() or not task_id.isprintable() or len(task_id) > LONGEST:
+    if not _can_be_id(task_id):
         raise InvalidTaskId(task_id)
-    return task_id
+    return str(task_id)
+
+
+def check_message_id(message_id: object) -> str:
+    """The same of a message. Raises `InvalidMessageId`."""
+    if not _can_be_id(message_id):
+        raise InvalidMessageId(message_id)
+    return str(message_id)
+
+
+def _can_be_id(value: object) -> bool:
+    return isinstance(value, str) and bool(value.strip()) and value.isprintable() and len(value) <= LONGEST
 
 
 def call_id(text: str) -> CallId:
@@ -33,6 +47,11 @@ def child_id(task_id: str, attempt: int, segment: int, call: CallId) -> str:
     """The id of the task that a call submits: the same whenever the call is made again."""
     digest = _digest(f"child {task_id}\n{attempt}\n{segment}\n{call}")
     return f"{task_id[: LONGEST - len(digest) - 1]}.{digest}"
+
+
+def message_id(task: TaskRecord, call: CallId) -> str:
+    """The identity of the message that a call sends: likewise."""
+    return f"{task.address}|{task.attempt}.{task.segment}|{call}"
 
 
 def _digest(text: str) -> str:

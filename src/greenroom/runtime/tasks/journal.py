@@ -20,6 +20,7 @@ from greenroom.runtime.replay import (
     SignalRow,
     Stamp,
     TimeRow,
+    callback_key,
     child_key,
 )
 from greenroom.runtime.tasks.codec import CancelTask, ChildEnded, TaskCodec
@@ -31,11 +32,6 @@ CHILD_ENDED: Final = "greenroom:ChildEnded"
 T = TypeVar("T")
 Stow = Callable[..., Awaitable[Payload]]
 Fetch = Callable[[Payload], Awaitable[bytes]]
-
-
-def callback_key(callback_id: str) -> str:
-    """The key under which a callback's answer reaches the task that waits for it."""
-    return f"callback {callback_id}"
 
 
 async def entry_of(row: JournalRow, stow: Stow, version: int | None = None) -> JournalEntry:
@@ -57,6 +53,7 @@ async def entry_of(row: JournalRow, stow: Stow, version: int | None = None) -> J
             unresolved=row.unresolved,
             params=await stowed(row.params, stow, f"the arguments of operation {row.name!r}"),
             body=await stowed(row.body, stow, f"the result of operation {row.name!r}"),
+            admitted=row.admitted,
             basis=row.stamp.basis,
             digest=row.stamp.digest,
             marks=row.stamp.marks,
@@ -84,7 +81,14 @@ async def entry_of(row: JournalRow, stow: Stow, version: int | None = None) -> J
             failed=row.failed,
         )
     assert isinstance(row, ControlRow)
-    return JournalEntry(seq=row.seq, at=row.at, kind=EntryKind.CONTROL, message_id=row.command_id, type=row.kind.value)
+    return JournalEntry(
+        seq=row.seq,
+        at=row.at,
+        kind=EntryKind.CONTROL,
+        message_id=row.command_id,
+        type=row.kind.value,
+        body=await stowed(row.reason.encode(), stow, "the reason of a command"),
+    )
 
 
 async def stowed(data: bytes, stow: Stow, name: str) -> Payload:
@@ -106,7 +110,8 @@ async def row_of(entry: JournalEntry, fetch: Fetch) -> JournalRow:
             failed=entry.failed,
         )
     if entry.kind is EntryKind.CONTROL:
-        return ControlRow(seq=entry.seq, at=entry.at, command_id=entry.message_id or "", kind=ControlKind(entry.type))
+        kind, reason = ControlKind(entry.type), body.decode()
+        return ControlRow(seq=entry.seq, at=entry.at, command_id=entry.message_id or "", kind=kind, reason=reason)
     call = call_id(entry.call or "")
     stamp = Stamp(basis=entry.basis or 0, digest=entry.digest or b"", marks=entry.marks)
     if entry.kind is EntryKind.TIME:
@@ -122,6 +127,7 @@ async def row_of(entry: JournalEntry, fetch: Fetch) -> JournalRow:
         body=body,
         effect=EffectKnown.POSSIBLE if entry.effect_possible else EffectKnown.NONE,
         unresolved=entry.unresolved,
+        admitted=entry.admitted or 0,
     )
 
 
@@ -132,8 +138,8 @@ async def row_of_message(
     body = await fetch(message.body)
     source = f"message {message.message_id!r} of {message.address!r}"
     if message.type == CANCEL:
-        _expect(codec.decode(body, source=source), CancelTask, source)
-        return ControlRow(seq=seq, at=at, command_id=message.message_id, kind=ControlKind.CANCEL)
+        reason = _expect(codec.decode(body, source=source), CancelTask, source).reason
+        return ControlRow(seq=seq, at=at, command_id=message.message_id, kind=ControlKind.CANCEL, reason=reason)
     answers, failed = None, False
     if message.type == CHILD_ENDED:
         ended = _expect(codec.decode(body, source=source), ChildEnded, source)

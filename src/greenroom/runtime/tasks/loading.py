@@ -10,7 +10,7 @@ from attrs import frozen
 from greenroom.persistence.journal import JournalEntry, ReadJournal
 from greenroom.persistence.operations import OperationRecord, ReadInvocations, ReadOperations
 from greenroom.persistence.tasks import TaskRecord
-from greenroom.runtime.replay import CallId, Intent, JournalRow
+from greenroom.runtime.replay import CallId, Intent, JournalRow, OutcomeRow
 from greenroom.runtime.tasks.ids import call_id
 from greenroom.runtime.tasks.journal import row_of
 
@@ -51,7 +51,10 @@ async def load(storage: Storage, codec: TaskCodec, task: TaskRecord) -> Segment:
     request = codec.decode(await storage.fetch(task.request), source=f"the request of task {task.task_id!r}")
     rows = tuple([await row_of(entry, storage.fetch) for entry in await _entries(storage, task)])
     fresh = task.attempt == task.segment == task.generation == 1
-    operations = {} if fresh else await _operations(storage, task)
+    # One that was cancelled may have its outcome and be unresolved all the same (T13).
+    ended = {row.call for row in rows if isinstance(row, OutcomeRow)}
+    sent = {} if fresh else await _operations(storage, task)
+    operations = {call: record for call, record in sent.items() if call not in ended}
     intents = [
         Intent(call=call, name=record.name, params=await storage.fetch(record.params))
         for call, record in operations.items()

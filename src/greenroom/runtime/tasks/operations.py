@@ -12,6 +12,7 @@ from greenroom.runtime.replay import Effect, EffectKnown, Fault, OperationCall, 
 from greenroom.runtime.tasks.flight import Flight, Landed, Tried, status_of
 from greenroom.runtime.tasks.ids import call_id, child_id, operation_key
 from greenroom.runtime.tasks.journal import stowed
+from greenroom.runtime.tasks.posting import asking, tell
 from greenroom.runtime.tasks.retries import UNCERTAIN
 
 if TYPE_CHECKING:
@@ -33,37 +34,51 @@ class Operations:
 
     # --------------------------------------------------------------------------------------------- before it is sent
 
-    def first_decided(self, turn: Turn, calls: Iterable[OperationCall]) -> OutcomeRow | None:
-        """The row of the first of these calls that needs no sending: a child task, which commits with it, or one that an operator
-        has decided about. None: all are to be sent."""
+    async def first_decided(self, turn: Turn, calls: Iterable[OperationCall]) -> OutcomeRow | None:
+        """The row of the first of these calls that needs no sending: what commits with it, or an operator has decided about. None: all
+        are to be sent."""
         for call in calls:
-            if call.kind is OperationKind.SUBMIT:
-                run = self._run
-                turn.submits.append(call)
-                run.activation.has_children = True
-                task = run.segment.task
-                child = child_id(task.task_id, task.attempt, task.segment, call.id)
-                return self._outcome(turn, call, OutcomeStatus.SUCCEEDED, run.activation.codec.encode(child))
-            row = self._by_decision(turn, call)
+            if call.kind in (OperationKind.SUBMIT, OperationKind.CALLBACK, OperationKind.TELL):
+                body = self._run.activation.codec.encode(await self._done_at_once(turn, call))
+                return self._outcome(turn, call, OutcomeStatus.SUCCEEDED, body)
+            row = await self._by_decision(turn, call)
             if row is not None:
                 return row
         return None
 
-    def _by_decision(self, turn: Turn, call: OperationCall) -> OutcomeRow | None:
+    async def _done_at_once(self, turn: Turn, call: OperationCall) -> str | None:
+        """Make something part of the turn. Gives its identity, where it has one."""
+        run = self._run
+        if call.kind is OperationKind.CALLBACK:
+            return await run.callbacks.open(call)
+        if call.kind is OperationKind.TELL:
+            await tell(run, turn, call)
+            return None
+        turn.submits.append(call)
+        run.activation.has_children = True
+        task = run.segment.task
+        return child_id(task.task_id, task.attempt, task.segment, call.id)
+
+    async def _by_decision(self, turn: Turn, call: OperationCall) -> OutcomeRow | None:
         record = self._known.get(call.id)
         codec = self._run.activation.codec
         if record is None or record.decision not in (Decision.SUCCEEDED, Decision.FAILED):
             return None
         if record.decision is Decision.SUCCEEDED:
-            result = record.result if isinstance(record.result, bytes) else codec.encode(None)
+            result = codec.encode(None) if record.result is None else await self._run.storage.fetch(record.result)
             return self._outcome(turn, call, OutcomeStatus.SUCCEEDED, result)
         fault = Fault("decided", "OperatorDecision", f"{record.decided_by} said that it did not happen")
         return self._outcome(turn, call, OutcomeStatus.FAILED, codec.encode(fault))
 
+    def within_limit(self, calls: Sequence[OperationCall]) -> list[OperationCall]:
+        """Those that may be sent now, in their order: so many of a task may be in flight at once."""
+        parallel = self._run.activation.pool.spec.parallel
+        return list(calls if parallel is None else calls[: max(0, parallel - len(self.flights))])
+
     def intend(self, turn: Turn) -> None:
         """Write down what must be on record before these are sent (I8)."""
         for call in turn.send:
-            effect: Effect = call.target.effect
+            effect = _effect(call)
             if effect is Effect.SAFE:
                 continue
             record = self._known.get(call.id)
@@ -75,7 +90,7 @@ class Operations:
             turn.dispatches.extend(
                 Dispatch(call=str(call.id), invocation=self._next_invocation(call), intended=True)
                 for call in turn.send
-                if call.target.effect is not Effect.SAFE
+                if _effect(call) is not Effect.SAFE
             )
 
     async def intent(self, call: OperationCall) -> StoredIntent:
@@ -110,7 +125,8 @@ class Operations:
             key=self._key(call),
             invocation=self._next_invocation(call),
             began=run.storage.now() if tries is None else tries.began,
-            intended=call.target.effect is not Effect.SAFE,
+            intended=_effect(call) is not Effect.SAFE,
+            definition=asking(run, call) if call.kind is OperationKind.ASK else call.target,
         )
         run.activation.spawn(flight.main, str(call.id))
 
@@ -157,7 +173,7 @@ class Operations:
             status,
             landed.body,
             effect=landed.effect,
-            unresolved=in_doubt and call.target.effect in UNCERTAIN,
+            unresolved=in_doubt and _effect(call) in UNCERTAIN,
             cause=landed.cause,
         )
 
@@ -170,7 +186,7 @@ class Operations:
             OutcomeStatus.CANCELLED,
             b"",
             effect=EffectKnown.POSSIBLE if sent else EffectKnown.NONE,
-            unresolved=sent and call.target.effect in UNCERTAIN,
+            unresolved=sent and _effect(call) in UNCERTAIN,
         )
 
     def _outcome(
@@ -196,9 +212,15 @@ class Operations:
             body=body,
             effect=effect,
             unresolved=unresolved,
+            admitted=call.admitted_by,
             cause=cause,
         )
         version = self.versions.pop(call.id, None)
         if version is not None:
             turn.versions[row.seq] = version
         return row
+
+
+def _effect(call: OperationCall) -> Effect:
+    effect: Effect = call.target.effect if call.kind is OperationKind.RUN else Effect.SAFE
+    return effect

@@ -7,8 +7,9 @@ from typing import Final
 
 from greenroom.errors import NotEncodable
 from greenroom.persistence import Outgoing
-from greenroom.persistence.tasks import Ending, NewTask, TaskOutcome, TaskRecord
-from greenroom.runtime.replay import Fault, OperationCall
+from greenroom.persistence.messages import MessageReply
+from greenroom.persistence.tasks import Ending, NewTask, ParentPolicy, TaskOutcome, TaskRecord
+from greenroom.runtime.replay import Fault, OperationCall, SignalReply, SignalRow
 from greenroom.runtime.tasks.codec import CancelTask, ChildEnded, TaskCodec
 from greenroom.runtime.tasks.ids import child_id
 from greenroom.runtime.tasks.journal import Stow, stowed
@@ -69,7 +70,26 @@ async def child_of(task: TaskRecord, call: OperationCall, codec: TaskCodec, stow
         priority=task.priority,
         deadline=task.deadline,
         parent=task.address,
+        parent_policy=ParentPolicy(call.target),
     )
+
+
+async def reply_of(reply: SignalReply, codec: TaskCodec, stow: Stow) -> MessageReply:
+    """What has become of a signal, for whoever has asked."""
+    what = f"the reply to {reply.message_id!r}"
+    fault = None if reply.fault is None else codec.encode(reply.fault)
+    return MessageReply(
+        message_id=reply.message_id,
+        accepted=reply.accepted,
+        reply=None if reply.body is None else await stowed(reply.body, stow, what),
+        error=None if fault is None else await stowed(fault, stow, what),
+    )
+
+
+def never_received(row: SignalRow) -> SignalReply:
+    """What becomes of a signal that lay unread when its task ended."""
+    fault = Fault("late", "TaskEnded", "the task ended before it was received")
+    return SignalReply(seq=row.seq, message_id=row.message_id, accepted=False, fault=fault)
 
 
 def encoded_fault(fault: Fault, codec: TaskCodec) -> bytes:

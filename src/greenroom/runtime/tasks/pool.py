@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from typing import TYPE_CHECKING, Any
 
-from greenroom.actors import Cell, Exit
+from greenroom.actors import Cell, Exit, in_control_code
 from greenroom.errors import ActorStopped, BadSpec, StoreUnavailable
 from greenroom.logs import logger_named
 from greenroom.mailbox import Slot
@@ -35,6 +35,8 @@ class AgentsLife(SupervisorLife):
         super().__init__(cell, owner, spec)
         self.storage: Storage = self.services.storage  # type: ignore[assignment]
         self.path = cell.path
+        self.control_code = in_control_code(cell)
+        """Who the current actor is for the control code of tasks."""
         self.version = ""
         """Of the agent's code."""
         self.version_policy = "replay"
@@ -44,8 +46,12 @@ class AgentsLife(SupervisorLife):
         """Those that wait for something durable, the longest first."""
         self._rising: deque[tuple[Activation, Slot]] = deque()
         """Those that have something to do again, and wait for a place."""
-        self._busy = 0
+        self.busy = 0
         """Places taken. Invariant: nobody waits for one while there is one."""
+        self._stalled: dict[Activation, None] = {}
+        """Those that have lost their task and their place, and whose control code has not ended yet."""
+        self._begins_at = 0.0
+        """No task is begun before, by the pool's rate."""
         self._more = True
         """There may be more in the queue than was claimed."""
         self._looking = False
@@ -84,7 +90,14 @@ class AgentsLife(SupervisorLife):
         """Say that the pool is served here. Raises `ActorStopped` when it is to stop."""
         execution = self.storage.living()
         execution_id = None if execution is None else execution.id
-        register = RegisterTaskPool(pool=self.path, queue_limit=self.spec.queue_limit, execution_id=execution_id)
+        spec = self.spec
+        register = RegisterTaskPool(
+            pool=self.path,
+            queue_limit=spec.queue_limit,
+            per_group=spec.per_group,
+            rate=spec.rate,
+            execution_id=execution_id,
+        )
         await self.storage.commit_surely(register, self._go_on)
         self._served_by = execution_id
 
@@ -105,15 +118,20 @@ class AgentsLife(SupervisorLife):
         self._fill()
 
     @property
+    def _has_place(self) -> bool:
+        return self.busy < self.spec.max_running and not self.desk.solitude.is_taken
+
+    @property
     def _has_room(self) -> bool:
-        return self._busy < self.spec.max_running and not (self.stopping or self.storage.draining)
+        return self._has_place and not (self.stopping or self.storage.draining)
 
     def _fill(self) -> None:
         """A place may be free: for those that are here already, then for the queue."""
-        while self._rising and self._busy < self.spec.max_running:
+        self.desk.solitude.look()
+        while self._rising and self._has_place:
             slot = self._rising.popleft()[1]
             if not slot.done():
-                self._busy += 1
+                self.busy += 1
                 slot.set_result(None)
         if self._more and self._has_room and not self._looking and self.storage.execution is not None:
             self._looking = True
@@ -127,11 +145,13 @@ class AgentsLife(SupervisorLife):
             while self._more and self._has_room:
                 self._more = False
                 unclaimed = sum(not activation.owned for activation in self._active.values())
-                limit = self.spec.max_running - self._busy + unclaimed
-                page = await self.storage.store.read(RunnableTasks(pool=self.path, limit=limit))
-                begun = sum(self._activate(address) for address in page)
+                limit = self.spec.max_running - self.busy + unclaimed
+                begun = self.services.loop.now() < self._begins_at
+                query = RunnableTasks(pool=self.path, limit=limit, per_group=self.spec.per_group, begun=begun)
+                page = await self.storage.store.read(query)
+                activated = sum(self._activate(address) for address in page)
                 # A page of tasks that are here already tells nothing of others, and asking at once would give it again.
-                self._more |= len(page) == limit and begun > 0
+                self._more |= len(page) == limit and activated > 0
         except StoreUnavailable as error:
             logger.warning("%s: its queue could not be looked at, trying again: %s", self.path, error)
             self.services.timers.after(AGAIN, self.look)
@@ -145,9 +165,14 @@ class AgentsLife(SupervisorLife):
         if address in self._active or not self._has_room:
             return False
         activation = self._active[address] = Activation(self, address)
-        self._busy += 1
+        self.busy += 1
         self.spawn(activation.main, address)
         return True
+
+    def begins_in(self, seconds: float) -> None:
+        """The pool's rate lets no task be begun for so long."""
+        self._begins_at = self.services.loop.now() + seconds
+        self.services.timers.after(seconds, self.look)
 
     def activation(self, address: str) -> Activation | None:
         """The task's activation here."""
@@ -155,11 +180,10 @@ class AgentsLife(SupervisorLife):
 
     def activation_ended(self, activation: Activation) -> None:
         """Nothing of it runs any more."""
-        del self._active[activation.address]
-        if activation in self._resting:
-            del self._resting[activation]
+        if activation in self._stalled:
+            del self._stalled[activation]
         else:
-            self._busy -= 1
+            self._leave(activation)
         if not activation.owned:
             self.services.timers.after(AGAIN, self.look)
         if self.stopping:
@@ -168,6 +192,19 @@ class AgentsLife(SupervisorLife):
             self._wake()
         else:
             self._fill()
+
+    def _leave(self, activation: Activation) -> None:
+        del self._active[activation.address]
+        if activation in self._resting:
+            del self._resting[activation]
+        else:
+            self.busy -= 1
+
+    def activation_stalled(self, activation: Activation) -> None:
+        """It has lost its task, and its control code may go on for ever: its place is for others."""
+        self._leave(activation)
+        self._stalled[activation] = None
+        self._fill()
 
     def lease_lost(self) -> None:
         """What was owned here is not any more."""
@@ -178,16 +215,18 @@ class AgentsLife(SupervisorLife):
 
     def rests(self, activation: Activation) -> None:
         """It waits for something durable: its place is free, and it may be dropped to make room."""
-        self._busy -= 1
+        self.busy -= 1
         self._resting[activation] = None
+        if self.spec.per_group is not None:  # its place among its group is free only when it is let go
+            activation.evict()
         for oldest in tuple(self._resting)[: max(0, len(self._active) - self.spec.max_resident)]:
             oldest.evict()
         self._fill()
 
     async def rises(self, activation: Activation) -> None:
         """It has something to do again: wait for a place."""
-        if self._busy < self.spec.max_running or activation.stopping:
-            self._busy += 1
+        if self._has_place or activation.stopping:
+            self.busy += 1
         else:
             slot = self.services.loop.slot()
             self._rising.append((activation, slot))
@@ -209,32 +248,35 @@ class AgentsLife(SupervisorLife):
             activation.request_stop()
         for _, slot in self._rising:  # they are to be let go, and need no place for that
             if not slot.done():
-                self._busy += 1
+                self.busy += 1
                 slot.set_result(None)
         self._rising.clear()
+        self.desk.solitude.look()
         timer = self.services.timers.after(self.spec.grace, self._cut_short)
         if self._cancelled:
             self._cut_short()
-        while self._active and not self._given_up:
+        while (self._active or self._stalled) and not self._given_up:
             await self.park()
         timer.cancel()
 
     def _cut_short(self) -> None:
         """Their time to stop is up."""
-        for activation in tuple(self._active.values()):
+        for activation in (*self._active.values(), *self._stalled):
             activation.cancel()
         self.services.timers.after(self.services.settings.kill_time, self._give_up)
 
     def _give_up(self) -> None:
         self._given_up = True
-        for address in self._active:
+        for activation in (*self._active.values(), *self._stalled):
             logger.error(
-                "%s does not end, though it was cancelled: an operation or its control code swallows that", address
+                "%s does not end, though it was cancelled: an operation or its control code swallows that",
+                activation.address,
             )
+            self.services.watch.life_ended(f"{self.path}/{activation.task_id}", "stuck")
         self._wake()
 
     def _outlives(self) -> bool:
-        return bool(self._active) or super()._outlives()
+        return bool(self._active or self._stalled) or super()._outlives()
 
 
 Agents.life_class = AgentsLife

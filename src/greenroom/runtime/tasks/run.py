@@ -14,12 +14,17 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING
 
+import anyio
+
+from greenroom.actors import current_actor
 from greenroom.logs import logger_named
 from greenroom.mailbox import Slot
 from greenroom.persistence import NextMessages
 from greenroom.persistence.journal import CommitTurn, ContinueAs
 from greenroom.runtime.replay import (
     BranchWait,
+    ControlKind,
+    ControlRow,
     Engine,
     Finish,
     Idle,
@@ -27,19 +32,29 @@ from greenroom.runtime.replay import (
     Notice,
     Recorded,
     Send,
+    SignalReply,
     Start,
     Stopped,
     TimeRow,
     Withdraw,
     WriteTime,
 )
+from greenroom.runtime.tasks.callbacks import Callbacks
+from greenroom.runtime.tasks.endings import OVERDUE, Oversize, overdue_id
 from greenroom.runtime.tasks.flight import Flight, Landed, News, Tried
 from greenroom.runtime.tasks.journal import entry_of, row_of_message
+from greenroom.runtime.tasks.length import is_too_long
+from greenroom.runtime.tasks.notes import Notes
+from greenroom.runtime.tasks.on_signal import signal_handlers
 from greenroom.runtime.tasks.operations import Operations
-from greenroom.runtime.tasks.outcomes import child_of
+from greenroom.runtime.tasks.outcomes import child_of, reply_of
+from greenroom.runtime.tasks.posting import note_dispositions
+from greenroom.runtime.tasks.stalls import PROGRESS_LIMIT
 from greenroom.runtime.tasks.turn import Place, Turn
 
 if TYPE_CHECKING:
+    from greenroom.actors import Timer
+    from greenroom.errors import Stalled
     from greenroom.persistence.tasks import Ending
     from greenroom.runtime.replay import End
     from greenroom.runtime.tasks.activation import Activation
@@ -78,6 +93,8 @@ class Run:
         self.place = Place(task.journal_seq, task.last_at)
         self._committed = task.journal_seq
         self.operations = Operations(self)
+        self.callbacks = Callbacks(self)
+        self.notes = Notes(self)
         start = Start(
             at=task.segment_started_at,
             seed=task.seed,
@@ -93,8 +110,12 @@ class Run:
             activation.codec,
             Recorded.of(segment.rows),
             self._told,
+            handlers=signal_handlers(agent, activation.codec),
             loop=self.loop,
         )
+        self.engine.machine.root.context.run(current_actor.set, activation.pool.control_code)
+        self._owed: list[SignalReply] = []
+        """What became of signals with the last row that is on record: it may not be."""
         self._news: deque[News] = deque()
         self._mail: bool = activation.mail_came or task.last_seq > task.handled_seq
         self._seen = task.handled_seq
@@ -103,6 +124,12 @@ class Run:
         self._saving: Slot | None = None
         self._failure: BaseException | None = None
         self._waits: tuple[BranchWait, ...] = ()
+        self._patience: Timer
+        """How long control code may take."""
+        self._stalled: Stalled | None = None
+        overdue = overdue_id(task)
+        self.is_cut_off = any(isinstance(row, ControlRow) and row.command_id == overdue for row in segment.rows)
+        """Its deadline has passed, and its control code has been told."""
 
     # --------------------------------------------------------------------------------------------- from outside
 
@@ -118,9 +145,16 @@ class Run:
 
     @property
     def until(self) -> datetime | None:
-        """When its earliest timer is due."""
+        """When its earliest timer is due, or the time of a callback is up that it waits for."""
         earliest = self.engine.machine.earliest
-        return None if earliest is None else earliest.due
+        moments = (None if earliest is None else earliest.due, self.callbacks.until)
+        return min((moment for moment in moments if moment is not None), default=None)
+
+    @property
+    def wakes_at(self) -> datetime | None:
+        """When it has something to do again, whatever comes: as `until`, and its deadline."""
+        deadline = None if self.is_cut_off else self.activation.deadline
+        return min((moment for moment in (self.until, deadline) if moment is not None), default=None)
 
     @property
     def waits(self) -> tuple[BranchWait, ...]:
@@ -145,6 +179,7 @@ class Run:
 
     def flight_ended(self, flight: Flight, landed: Landed | None) -> None:
         self.operations.flights.pop(flight.call, None)
+        self.notes.landed(flight.call)
         if landed is not None:
             self._news.append(landed)
         self.wake()
@@ -165,23 +200,66 @@ class Run:
         engine = self.engine
         async with engine:
             try:
-                await engine.process(*self.segment.rows)
+                await self._process(None, *self.segment.rows)
                 engine.confirm(self.segment.intents)
+                self._owed = [reply for reply in self._take_replies() if reply.seq == engine.machine.seq]
                 return await self._drive()
             finally:
                 self._waits = engine.waits()
+                self.notes.stop()
                 engine.close()
                 await self._ground()
+                if self._stalled is not None:
+                    self.activation.let_stalled_go(self.segment.task, self._stalled)
+
+    async def _process(self, turn: Turn | None, *rows: JournalRow) -> None:
+        """Let control code go on. When that takes long, what it was shown is saved; no turn of it may take for ever (R21)."""
+        self._patience = self.activation.timers.after(PATIENCE, partial(self._take_long, turn))
+        try:
+            await self.engine.process(*rows)
+        finally:
+            self._patience.cancel()
+            if turn is not None:
+                turn.replies += self._take_replies()
+
+    def _take_replies(self) -> list[SignalReply]:
+        machine = self.engine.machine
+        replies, machine.replies = machine.replies, []
+        return replies
+
+    def _take_long(self, turn: Turn | None) -> None:
+        if turn is not None:
+            self._save_early(turn)
+        self._watch(self.engine.turns)
+
+    def _watch(self, number: int) -> None:
+        self._patience = self.activation.timers.after(PROGRESS_LIMIT, partial(self._look_at, number))
+
+    def _look_at(self, number: int) -> None:
+        """The turn of that number was in hand a while ago."""
+        if self.engine.turn is None or self.engine.turns > number:
+            self._watch(self.engine.turns)
+            return
+        self._stalled = self.activation.stall(self.engine.turn.branch, self.engine.stack())
+        self.engine.give_up(self._stalled)
 
     async def _drive(self) -> End | Left:
         activation = self.activation
         while True:
-            turn = Turn()
+            turn = Turn(replies=self._owed)
+            self._owed = []
             await self._take(turn)
             await self._settle(turn)
             if turn.end is not None:
                 return await activation.finish(self, turn, turn.end)
             await self.commit(turn)
+            limit = activation.pool.spec.journal_limit
+            if is_too_long(self.segment.task.journal_seq, self._committed, limit):
+                await self._leave()
+                raise Oversize(
+                    f"its journal has {self._committed:,} rows in segment {self.segment.task.segment}, and {limit:,} are the most: "
+                    "a task that goes on for long begins a new segment, by `task.continue_as(request)`"
+                )
             if turn.unresolved:
                 await self._leave()
                 return await activation.park_unresolved(turn.unresolved)
@@ -203,7 +281,7 @@ class Run:
                 turn.invocations.append(news.end)
                 turn.unresolved.append(news.flight.call)
             else:
-                await self._show(turn, self.operations.landed(turn, news))
+                await self.show(turn, self.operations.landed(turn, news))
         if self._mail:
             await self._take_mail(turn)
 
@@ -213,49 +291,79 @@ class Run:
         page = await self.storage.surely(self.storage.store.read, query)
         self._mail |= len(page) == MAIL
         for message in page:
-            at = self.place.next_at(self.storage.now())
+            at = self.place.next_at(message.accepted_at)
             codec, fetch = self.activation.codec, self.storage.fetch
             row = await row_of_message(message, self.place.seq + 1, at, codec, fetch)
             self._seen = turn.consumed_seq = message.seq or self._seen
-            await self._show(turn, row)
+            await self.show(turn, row)
+
+    async def _mail_in_time(self, turn: Turn) -> bool:
+        """A timer is due while messages are waited for: those that were accepted before count. True: there were some."""
+        seen = self._seen
+        if self.engine.machine.signals.are_awaited:
+            await self._take_mail(turn)
+        return self._seen != seen
 
     async def _settle(self, turn: Turn) -> None:
         """Go on until something has to be sent or waited for, or the segment has ended."""
         while True:
-            match self.engine.next_step(self.storage.now()):
+            if self._is_overdue:
+                await self.show(turn, self._cut_off())
+            step = self.engine.next_step(self.storage.now())
+            if isinstance(step, (Send, Idle)) and await self.callbacks.look(turn):
+                continue
+            match step:
                 case Finish(end):
                     turn.end = end
                     return
+                case WriteTime() if await self._mail_in_time(turn):
+                    continue
                 case WriteTime(timer, stamp):
                     at = max(self.place.next_at(self.storage.now()), timer.due)
-                    await self._show(turn, TimeRow(seq=self.place.seq + 1, at=at, stamp=stamp, timer=timer.call))
+                    await self.show(turn, TimeRow(seq=self.place.seq + 1, at=at, stamp=stamp, timer=timer.call))
                 case Withdraw(calls, _):
-                    await self._show(turn, self.operations.withdrawn(turn, calls[0]))
+                    await self.show(turn, self.operations.withdrawn(turn, calls[0]))
                 case Send(calls, cancellations):
-                    decided = self.operations.first_decided(turn, calls)
+                    decided = await self.operations.first_decided(turn, calls)
                     if decided is None:
-                        turn.send, turn.tell = list(calls), list(cancellations)
+                        turn.send, turn.tell = self.operations.within_limit(calls), list(cancellations)
                         self.operations.intend(turn)
                         return
-                    await self._show(turn, decided)
+                    await self.show(turn, decided)
                 case Idle():
                     return
 
-    async def _show(self, turn: Turn, row: JournalRow) -> None:
+    async def show(self, turn: Turn, row: JournalRow) -> None:
         """Let control code see a row that is not durable yet (T26)."""
         turn.rows.append(row)
         self.place.passed(row)
-        patience = self.activation.timers.after(PATIENCE, partial(self._save_early, turn))
         try:
-            await self.engine.process(row)
+            await self._process(turn, row)
         except Exception:
             # What has happened has happened, whatever control code makes of it.
             await self._saved()
             await self.commit(turn)
             raise
-        finally:
-            patience.cancel()
         await self._saved()
+
+    @property
+    def _is_overdue(self) -> bool:
+        deadline = self.activation.deadline
+        return (
+            deadline is not None
+            and not self.is_cut_off
+            and deadline <= self.storage.now()
+            and self.engine.machine.end is None
+        )
+
+    def _cut_off(self) -> ControlRow:
+        """The deadline has passed: the task is cancelled, as by a command."""
+        self.is_cut_off = True
+        now = self.place.next_at(self.storage.now())
+        command_id = overdue_id(self.segment.task)
+        return ControlRow(
+            seq=self.place.seq + 1, at=now, command_id=command_id, kind=ControlKind.CANCEL, reason=OVERDUE
+        )
 
     @property
     def _nothing_new(self) -> bool:
@@ -279,7 +387,7 @@ class Run:
 
     async def _wait(self) -> bool:
         """Wait for something new. False: nothing of it is in flight, and it was asked to make room."""
-        activation, until = self.activation, self.until
+        activation, until = self.activation, self.wakes_at
         timer = None
         if until is not None:
             seconds = max(0.0, (until - self.storage.now()).total_seconds())
@@ -287,9 +395,10 @@ class Run:
         idle = not self.operations.flights and not self.engine.machine.in_flight
         if idle:
             activation.rest()
+            self.notes.soon()
         try:
             if not (idle and activation.evicted):
-                await self._park()
+                await self._pause(until)
         finally:
             if timer is not None:
                 timer.cancel()
@@ -298,6 +407,17 @@ class Run:
         if idle:
             await activation.rise()
         return True
+
+    async def _pause(self, until: datetime | None) -> None:
+        """Be parked until there is something new, or that time. What stands meanwhile is noted."""
+        while True:
+            if not self.notes.due:
+                await self._park()
+            if not self.notes.due:
+                return
+            await self._note()
+            if not self._nothing_new or self.activation.evicted or (until is not None and until <= self.storage.now()):
+                return
 
     async def _park(self) -> None:
         self._slot = self.loop.slot()
@@ -330,12 +450,26 @@ class Run:
         return Left.STOPPED if self.engine.machine.open or self._mail else Left.EVICTED
 
     async def _ground(self) -> None:
-        """Nothing of it is in flight when it is over."""
+        """Nothing of it is in flight when it is over, however it was cut short: until then nobody else may have the task."""
         self.operations.drop()
-        while self.operations.flights:
-            await self._park()
+        with anyio.CancelScope(shield=True):
+            while self.operations.flights:
+                await self._park()
 
     # ---------------------------------------------------------------------------------------------------- committing
+
+    async def _note(self) -> None:
+        """Tell people what it waits for. Nothing of it waits to be committed."""
+        waits = self.notes.take()
+        if waits is not None:
+            fields = self.activation.owner.fields
+            await self.activation.owner.commit(
+                CommitTurn(**fields, after=self._committed, waits=waits, next_due=self.until, phase=self._phase)
+            )
+
+    @property
+    def _phase(self) -> str | None:
+        return self.engine.machine.phase
 
     async def commit(self, turn: Turn, *, ending: Ending | None = None, continue_as: ContinueAs | None = None) -> None:
         """Commit what the turn has come to so far, and how the segment ends if it does. Raises `NotOurs`."""
@@ -354,13 +488,21 @@ class Run:
                 dispatches=tuple(part.dispatches),
                 invocations=tuple(part.invocations),
                 outgoing=tuple(part.outgoing),
+                replies=tuple([await reply_of(reply, self.activation.codec, stow) for reply in part.replies]),
                 submits=tuple([await child_of(task, call, self.activation.codec, stow) for call in part.submits]),
                 next_due=self.until,
+                phase=self._phase,
+                waits=self.notes.overtaken(),
                 ending=ending,
                 continue_as=continue_as,
             )
         )
-        self._committed = answer.seq
+        before, self._committed = self._committed, answer.seq
+        self.activation.progressed(before, answer.seq)
+        note_dispositions(self.activation.address, part.outgoing, answer.outgoing)
+        for tell in part.afterwards:
+            tell()
+        self.activation.pool.desk.written(self.activation.address)
         self.operations.dispatched(part.dispatches, answer.versions)
 
     def _save_early(self, turn: Turn) -> None:

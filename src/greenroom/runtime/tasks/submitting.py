@@ -32,25 +32,9 @@ async def submit(door: Door, pool: str, request: object, **options: Unpack[Submi
 
     Raises: as `Runtime.submit`.
     """
-    wanted = options.get("task_id")
-    task_id = new_id() if wanted is None else check_task_id(wanted)
-    encoded = door.codec.message(request)
-    answer = await door.store.commit(
-        SubmitTask(
-            task=NewTask(
-                task_id=task_id,
-                pool=pool,
-                request=await stow(door.store, encoded.body, name=f"the request of task {task_id!r}"),
-                request_type=encoded.type,
-                request_digest=encoded.digest,
-                seed=secrets.token_bytes(SEED_BYTES),
-                group=options.get("group", ""),
-                priority=options.get("priority", 0),
-                deadline=options.get("deadline"),
-                not_before=options.get("not_before"),
-            )
-        )
-    )
+    task = await new_task(door, pool, request, **options)
+    task_id = task.task_id
+    answer = await door.store.commit(SubmitTask(task=task))
     if isinstance(answer, Refused):
         if answer.reason is RefusalReason.UNKNOWN_POOL:
             raise NoSuchPool(pool)
@@ -60,3 +44,25 @@ async def submit(door: Door, pool: str, request: object, **options: Unpack[Submi
     if answer.disposition is Submission.CONFLICT:
         raise TaskConflict(task_id)
     return TaskHandle(door, task_id)
+
+
+async def new_task(door: Door, pool: str, request: object, **options: Unpack[SubmitOptions]) -> NewTask:
+    """A task as the store takes it, its request brought to the content store where it is large.
+
+    Raises `InvalidTaskId`, `NotEncodable`, `StoreUnavailable`.
+    """
+    wanted = options.get("task_id")
+    task_id = new_id() if wanted is None else check_task_id(wanted)
+    encoded = door.codec.message(request)
+    return NewTask(
+        task_id=task_id,
+        pool=pool,
+        request=await stow(door.store, encoded.body, name=f"the request of task {task_id!r}"),
+        request_type=encoded.type,
+        request_digest=encoded.digest,
+        seed=secrets.token_bytes(SEED_BYTES),
+        group=options.get("group", ""),
+        priority=options.get("priority", 0),
+        deadline=options.get("deadline"),
+        not_before=options.get("not_before"),
+    )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from attrs import define, field
 
-from greenroom.runtime.replay import End, JournalRow, OperationCall
+from greenroom.runtime.replay import End, JournalRow, OperationCall, SignalReply
 
 if TYPE_CHECKING:
     from greenroom.mailbox import Slot
@@ -27,7 +28,10 @@ class Turn:
     dispatches: list[Dispatch] = field(factory=list)
     invocations: list[InvocationEnd] = field(factory=list)
     outgoing: list[Outgoing] = field(factory=list)
+    replies: list[SignalReply] = field(factory=list)
     submits: list[OperationCall] = field(factory=list)
+    afterwards: list[Callable[[], object]] = field(factory=list)
+    """What is told to actors in memory, after the commit."""
     again: list[Slot] = field(factory=list)
     """Of flights whose next invocation waits for the record of the last one."""
     send: list[OperationCall] = field(factory=list)
@@ -45,6 +49,7 @@ class Turn:
             or self.dispatches
             or self.invocations
             or self.outgoing
+            or self.replies
             or self.submits
             or self.consumed_seq is not None
         )
@@ -59,10 +64,13 @@ class Turn:
             self.dispatches,
             self.invocations,
             self.outgoing,
+            self.replies,
             self.submits,
+            self.afterwards,
         )
         self.rows, self.versions, self.consumed_seq = [], {}, None
-        self.intents, self.dispatches, self.invocations, self.outgoing, self.submits = [], [], [], [], []
+        self.intents, self.dispatches, self.invocations = [], [], []
+        self.outgoing, self.replies, self.submits, self.afterwards = [], [], [], []
         return part
 
 

@@ -10,8 +10,8 @@ CREATE FUNCTION {turn}(
     p_next_due bigint[], p_phase text[],
     p_outcome text[], p_result bytea[], p_result_size bigint[], p_error bytea[], p_error_size bigint[],
     r_turn bigint[], r_address text[], r_seq bigint[], r_at bigint[], r_call text[], r_name text[], r_status text[],
-    r_possible bigint[], r_params bytea[], r_params_size bigint[], r_body bytea[], r_body_size bigint[], r_basis bigint[],
-    r_digest bytea[], r_marks text[],
+    r_possible bigint[], r_params bytea[], r_params_size bigint[], r_body bytea[], r_body_size bigint[],
+    r_admitted bigint[], r_basis bigint[], r_digest bytea[], r_marks text[],
     OUT numbers bigint[], OUT news boolean
 ) LANGUAGE plpgsql VOLATILE AS $function$
 DECLARE
@@ -42,7 +42,7 @@ BEGIN
             i.n, i.after, i.count, a.place AS address_place, t.place AS task_place, t.attempt, t.segment,
             v_lasts AND a.generation = i.generation AND a.owner = p_execution AND o.call IS NULL
                 AND i.after = coalesce(j.seq, 0) AND coalesce(i.first >= coalesce(j.at, t.segment_at), true)
-                AND t.suspicions = 0 AND t.next_due IS NOT DISTINCT FROM i.next_due
+                AND t.suspicions = 0 AND (NOT t.placed OR p_outcome[i.n] IS NULL) AND t.next_due IS NOT DISTINCT FROM i.next_due
                 AND t.phase IS NOT DISTINCT FROM i.phase AS ordinary
         FROM unnest(p_address, p_generation, p_after, p_count, p_first, p_next_due, p_phase)
             WITH ORDINALITY i(address, generation, after, count, first, next_due, phase, n)
@@ -50,7 +50,7 @@ BEGIN
             SELECT x.ctid AS place, x.generation, x.owner FROM addresses x WHERE x.address = i.address LIMIT 1
         ) a ON true
         LEFT JOIN LATERAL (
-            SELECT x.ctid AS place, x.attempt, x.segment, x.segment_at, x.suspicions, x.next_due, x.phase
+            SELECT x.ctid AS place, x.attempt, x.segment, x.segment_at, x.suspicions, x.next_due, x.phase, x.placed
             FROM tasks x WHERE x.address = i.address LIMIT 1
         ) t ON true
         LEFT JOIN LATERAL (
@@ -82,16 +82,18 @@ BEGIN
 
     INSERT INTO journal (
         address, attempt, segment, seq, at, kind, call, name, status, effect_possible, unresolved, params, params_size, body,
-        body_size, basis, digest, marks, failed, execution_id, generation
+        body_size, admitted, basis, digest, marks, failed, execution_id, generation
     )
     SELECT
         r.address, v_attempts[r.turn], v_segments[r.turn], r.seq, r.at, 'outcome', r.call, r.name, r.status, r.possible = 1,
-        false, r.params, r.params_size, r.body, r.body_size, r.basis, r.digest, r.marks, false, p_execution,
+        false, r.params, r.params_size, r.body, r.body_size, r.admitted, r.basis, r.digest, r.marks, false, p_execution,
         p_generation[r.turn]
     FROM unnest(
         r_turn, r_address, r_seq, r_at, r_call, r_name, r_status, r_possible, r_params, r_params_size, r_body, r_body_size,
-        r_basis, r_digest, r_marks
-    ) r(turn, address, seq, at, call, name, status, possible, params, params_size, body, body_size, basis, digest, marks)
+        r_admitted, r_basis, r_digest, r_marks
+    ) r(
+        turn, address, seq, at, call, name, status, possible, params, params_size, body, body_size, admitted, basis, digest, marks
+    )
     WHERE numbers[r.turn] IS NOT NULL;
 
     news := false;

@@ -1,0 +1,145 @@
+"""The callbacks of a run: opened, and looked at when control code waits for them (K05).
+
+The store decides whether an answer came in time, and nobody else. It gets into the task's mailbox by itself, and from there to whoever
+waits. Here the store is asked once for each callback that is waited for, and again when its time is up: what it says is then a row, so
+no wait is for something that has been, or that cannot come any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from greenroom.persistence import (
+    CallbackStatus,
+    CreateCallback,
+    Disposition,
+    ExpireCallback,
+    ReadCallback,
+    Refused,
+    new_id,
+    split_token,
+)
+from greenroom.persistence.callbacks import ANSWER, AnsweredCallbacks, DeliverAnswer, OpenCallbacks
+from greenroom.persistence.tasks import task_address
+from greenroom.runtime.replay import CALLBACK_KEY, Fault, SignalRow, callback_key, callback_token
+
+if TYPE_CHECKING:
+    from greenroom.persistence import CallbackRecord, Store
+    from greenroom.runtime.replay import OperationCall
+    from greenroom.runtime.tasks.run import Run
+    from greenroom.runtime.tasks.turn import Turn
+
+PAGE = 100
+
+SOON = timedelta(milliseconds=1)
+"""Until a callback is looked at again whose time is up by the clock here, and not by the store's."""
+
+
+async def open_callbacks(store: Store, address: str) -> tuple[str, ...]:
+    """The identities of a task's open callbacks."""
+    found: list[str] = []
+    while True:
+        page = await store.read(OpenCallbacks(address=address, after=found[-1] if found else "", limit=PAGE))
+        found += page
+        if len(page) < PAGE:
+            return tuple(found)
+
+
+async def bring_answer(store: Store, callback_id: str) -> bool:
+    """A callback has its answer: let that get to the task that has opened it, if it was one. False: the task has ended."""
+    record = await store.read(ReadCallback(callback_id=callback_id))
+    if record is None or not record.address.startswith(task_address("")):
+        return True
+    receipt = await store.commit(DeliverAnswer(address=record.address, callback_id=callback_id))
+    return isinstance(receipt, Refused) or receipt.disposition is not Disposition.LATE
+
+
+async def bring_answers(store: Store) -> None:
+    """The same for all whose answer was given and not brought, because whoever gave it died in between."""
+    for record in await store.read(AnsweredCallbacks(limit=PAGE)):
+        await store.commit(DeliverAnswer(address=record.address, callback_id=record.callback_id))
+
+
+class Callbacks:
+    """See the module. For the event loop's thread."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._look_at: dict[str, datetime | None] = {}
+        """When to look again, of those that were looked at; None: the answer comes by itself, or has come."""
+
+    async def open(self, call: OperationCall) -> str:
+        """Open the callback of a call; gives its identity, which is the outcome. Raises `NotOurs`.
+
+        It is there before the row that says so. If that does not get on record, nobody knows its token, and it ends with the task.
+        """
+        run, seconds, identity = self._run, call.target, new_id()
+        parts = split_token(callback_token(run.engine.machine.start, identity))
+        assert parts is not None  # a token was made
+        run.activation.has_callbacks = True
+        await run.activation.owner.commit(
+            CreateCallback(
+                **run.activation.owner.fields,
+                callback_id=identity,
+                secret_digest=parts[1],
+                name=call.name,
+                expires_at=None
+                if seconds is None
+                else run.place.next_at(run.storage.now()) + timedelta(seconds=seconds),
+            )
+        )
+        return identity
+
+    @property
+    def until(self) -> datetime | None:
+        """When one that is waited for is to be looked at again."""
+        if not self._run.activation.has_callbacks:
+            return None
+        return min((due for key in self._awaited() if (due := self._look_at.get(key)) is not None), default=None)
+
+    async def look(self, turn: Turn) -> bool:
+        """Look at one that is waited for, if it is time for that. True: a row was shown."""
+        if not self._run.activation.has_callbacks:
+            return False
+        now = self._run.storage.now()
+        for key in self._awaited():
+            due = self._look_at.get(key, now)
+            if due is not None and due <= now and await self._settle(turn, key):
+                return True
+        return False
+
+    def _awaited(self) -> Iterator[str]:
+        return (key for key in self._run.engine.machine.signals.askers.names() if key.startswith(CALLBACK_KEY))
+
+    async def _settle(self, turn: Turn, key: str) -> bool:
+        run, identity = self._run, key.removeprefix(CALLBACK_KEY)
+        store = run.storage.store
+        record = await run.storage.surely(store.read, ReadCallback(callback_id=identity))
+        if record is not None and record.status is CallbackStatus.OPEN:
+            if record.expires_at is None or run.storage.now() < record.expires_at:
+                self._look_at[key] = record.expires_at
+                return False
+            answer = await run.storage.commit_surely(ExpireCallback(callback_id=identity))
+            if isinstance(answer, Refused):  # it was answered in the last moment, or the store's clock is behind
+                self._look_at[key] = run.storage.now() + SOON
+                return False
+        self._look_at[key] = None
+        await run.show(turn, await self._row(identity, record))
+        return True
+
+    async def _row(self, identity: str, record: CallbackRecord | None) -> SignalRow:
+        """The answer, or that none will come."""
+        run = self._run
+        answer = None if record is None else record.answer
+        nothing = Fault("timeout", "WaitTimeout", "no answer came in time")
+        return SignalRow(
+            seq=run.place.seq + 1,
+            at=run.place.next_at(run.storage.now()),
+            message_id=identity,
+            type=ANSWER,
+            body=run.activation.codec.encode(nothing) if answer is None else await run.storage.fetch(answer),
+            answers=callback_key(identity),
+            failed=answer is None,
+        )
