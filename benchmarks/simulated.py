@@ -27,6 +27,9 @@ POOL: Final = "service/agents"
 DEEPEST: Final = 2
 """Plans within plans."""
 
+CRASHES: Final = 10
+"""Of one task within a minute: more than stumbles make."""
+
 PATIENCE: Final = 250.0
 """Virtual seconds after which an operator believes that what is parked as unresolved does not run any more anywhere."""
 
@@ -295,7 +298,7 @@ async def tasks_by_random_plans(world: World) -> None:
             performer,
             max_running=random.randint(1, 4),
             max_resident=random.choice((1, 3, 100)),
-            max_restarts=1000,
+            max_restarts=CRASHES,
         )
         tree = gr.Supervisor("service", pool, intensity=1000)
         async with gr.Runtime(tree, store=process.store):
@@ -375,6 +378,7 @@ async def _decide_until_over(world: World, outside: Outside, client: gr.Client) 
             handle = client.task(status.task_id)
             if status.parked is not ParkReason.UNRESOLVED:
                 assert status.parked is ParkReason.CRASH_LOOP, status
+                assert status.restarts < CRASHES, status.parked_detail  # it has crashed, and no process has died
                 await handle.release()
             for operation in await handle.unresolved():
                 if outside.posted[operation.key]:

@@ -101,8 +101,10 @@ from greenroom.persistence.journal import (
     EntryKind,
     JournalEntry,
     OutcomeKind,
+    ReadHistory,
     ReadJournal,
     TurnCommitted,
+    WrittenEntry,
 )
 from greenroom.persistence.messages import (
     AcceptMessage,
@@ -338,6 +340,7 @@ __all__ = [
     "ReadCallback",
     "ReadContent",
     "ReadExecution",
+    "ReadHistory",
     "ReadInvocations",
     "ReadJournal",
     "ReadMessage",
@@ -393,6 +396,7 @@ __all__ = [
     "WatchTasks",
     "Watched",
     "Woken",
+    "WrittenEntry",
     "check_store",
     "digest_of",
     "fetch",

@@ -14,6 +14,7 @@ from greenroom.persistence.tasks import RunnableTasks
 from greenroom.runtime.tasks.activation import Activation
 from greenroom.runtime.tasks.agent import Agent
 from greenroom.runtime.tasks.agents import Agents
+from greenroom.runtime.tasks.patience import Patience
 from greenroom.supervisors import SupervisorLife, SupervisorSpec
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class AgentsLife(SupervisorLife):
         self.path = cell.path
         self.control_code = in_control_code(cell)
         """Who the current actor is for the control code of tasks."""
+        self.patience = Patience(self.services.timers)
         self.version = ""
         """Of the agent's code."""
         self.version_policy = "replay"

@@ -63,9 +63,6 @@ if TYPE_CHECKING:
 
 logger = logger_named("greenroom.tasks")
 
-PATIENCE = 0.005
-"""Seconds that a turn may take before what it was shown is committed without it (T26)."""
-
 MAIL = 64
 """Messages that become rows in one turn."""
 
@@ -124,8 +121,11 @@ class Run:
         self._saving: Slot | None = None
         self._failure: BaseException | None = None
         self._waits: tuple[BranchWait, ...] = ()
-        self._patience: Timer
-        """How long control code may take."""
+        self._patience = activation.pool.patience
+        self._shown: Turn | None = None
+        """The turn that control code is in, or was in last; None while what is committed is shown again."""
+        self._watcher: Timer | None = None
+        """Looks whether a turn that takes long gets on."""
         self._stalled: Stalled | None = None
         overdue = overdue_id(task)
         self.is_cut_off = any(isinstance(row, ControlRow) and row.command_id == overdue for row in segment.rows)
@@ -214,11 +214,15 @@ class Run:
 
     async def _process(self, turn: Turn | None, *rows: JournalRow) -> None:
         """Let control code go on. When that takes long, what it was shown is saved; no turn of it may take for ever (R21)."""
-        self._patience = self.activation.timers.after(PATIENCE, partial(self._take_long, turn))
+        self._shown = turn
+        self._patience.begin(self)
         try:
             await self.engine.process(*rows)
         finally:
-            self._patience.cancel()
+            self._patience.end(self)
+            if self._watcher is not None:
+                self._watcher.cancel()
+                self._watcher = None
             if turn is not None:
                 turn.replies += self._take_replies()
 
@@ -227,13 +231,14 @@ class Run:
         replies, machine.replies = machine.replies, []
         return replies
 
-    def _take_long(self, turn: Turn | None) -> None:
-        if turn is not None:
-            self._save_early(turn)
+    def take_long(self) -> None:
+        """The turn in hand takes long."""
+        if self._shown is not None:
+            self._save_early(self._shown)
         self._watch(self.engine.turns)
 
     def _watch(self, number: int) -> None:
-        self._patience = self.activation.timers.after(PROGRESS_LIMIT, partial(self._look_at, number))
+        self._watcher = self.activation.timers.after(PROGRESS_LIMIT, partial(self._look_at, number))
 
     def _look_at(self, number: int) -> None:
         """The turn of that number was in hand a while ago."""
