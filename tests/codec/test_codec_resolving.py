@@ -58,7 +58,10 @@ def test_a_name_that_is_gone_is_refused_with_the_way_out() -> None:
     assert isinstance(caught.value.__cause__, LookupError)
 
 
-def test_a_class_of_another_program_s_main_file_is_told_to_move_to_a_module() -> None:
+def test_a_class_of_another_program_s_main_file_is_told_to_move_to_a_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = types.ModuleType("__main__")
+    program.__file__ = __file__
+    monkeypatch.setitem(sys.modules, "__main__", program)
     with pytest.raises(LookupError, match="it was the main file of another program: move the class to a module"):
         import_class("__main__:NobodyIsCalledThis")
 

@@ -62,6 +62,7 @@ def test_a_program_prints_what_it_says(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     module = load(block, tmp_path, monkeypatch)
+    monkeypatch.chdir(tmp_path)
     VirtualClock().run(module.main, backend=backend)
     assert capsys.readouterr().out.splitlines() == block.said_output
     assert block.said_output

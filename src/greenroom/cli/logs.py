@@ -51,6 +51,11 @@ LEVELS: Final[Mapping[type[gr.Event], int]] = {
     gr.RestartDelayed: logging.DEBUG,
     gr.RestartWaiting: logging.DEBUG,
     runtime.SweepFailed: logging.DEBUG,
+    gr.Standstill: logging.DEBUG,
+    gr.TaskStalled: logging.DEBUG,
+    gr.PoolUnserved: logging.DEBUG,
+    gr.JournalLong: logging.DEBUG,
+    gr.MomentSkipped: logging.DEBUG,
     # and this one only while it lasts: the event says for how long it was
     gr.LoopBlocked: logging.WARNING,
 }
