@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from functools import partial
 from pathlib import Path
 
@@ -74,6 +75,17 @@ async def test_an_on_stop_that_fails_is_the_exit() -> None:
         await stop(service)
         exits = [e.exit for e in events.pending() if isinstance(e, gr.ActorEnded) and e.path == WORKER]
     assert [str(exit) for exit in exits] == ["error: RemoteError: ValueError: not so fast"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_signal_that_comes_when_the_actor_has_ended_is_too_late_to_matter(
+    capfd: pytest.CaptureFixture[str], number: int
+) -> None:
+    async with serving(partial(Puppet, on_stop=do(workers.signal_self_on_the_way_out, number))) as service:
+        report = await stop(service)
+    assert report.clean
+    assert WORKER in report.stopped
+    assert capfd.readouterr().err == ""
 
 
 # ------------------------------------------------------------------------------------------------ stage 2: cancelled

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import signal
@@ -225,6 +226,11 @@ def leave_at_once(actor: gr.Actor, status: int) -> None:
 def signal_self(actor: gr.Actor, number: int) -> None:
     os.kill(os.getpid(), number)
     time.sleep(60)  # a signal of one's own may take a moment
+
+
+def signal_self_on_the_way_out(actor: gr.Actor, number: int) -> None:
+    """When the interpreter ends, and the event loop has ended before."""
+    atexit.register(os.kill, os.getpid(), number)
 
 
 def fill_memory(actor: gr.Actor) -> None:

@@ -215,6 +215,20 @@ async def test_what_was_decided_is_acted_on_by_the_next_owner_under_the_versions
         assert set((await statuses(task)).values()) == {OperationStatus.SETTLED}
 
 
+@pytest.mark.parametrize(("decision", "result"), [(Decision.SUCCEEDED, b"yes"), (Decision.FAILED, None)])
+async def test_i08_what_an_operator_says_has_ended_is_not_sent_again(
+    database: Database, decision: Decision, result: bytes | None
+) -> None:
+    async with database.open() as store:
+        await parked(store, "root#1")
+        await done(store, decide("root#1", decision, result=result))
+        await done(store, wake("t1"))
+        task = await claimed(store, "t1")
+        assert await refused(store, task.turn(0, dispatches=(sent("root#1", 2),))) is RefusalReason.NOT_PENDING
+        kept = (await operations(task))["root#1"]
+        assert (kept.version, kept.decision, kept.result) == (1, decision, result)
+
+
 async def test_only_an_unresolved_operation_is_decided_about(database: Database) -> None:
     async with database.open() as store:
         assert await refused(store, decide()) is RefusalReason.UNKNOWN_ADDRESS

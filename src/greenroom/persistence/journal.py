@@ -109,7 +109,8 @@ class CommitTurn(OwnerWrite["TurnCommitted"]):
 
     Refused as a whole, and kept as an observation: `CONFLICT` when `after` is not the number of the last row, or the rows do not go on
     from there in number and time; when an outcome is for an operation that has one, or is not from the version that was sent last (R1);
-    when an intent's operation has an outcome or an intent already. `NOT_PENDING` when an operation that is dispatched is not pending.
+    when an intent's operation has an outcome or an intent already. `NOT_PENDING` when an operation that is dispatched is not pending, or
+    an operator has said how it ended.
     `UNKNOWN_POOL` when a child's pool was never registered. `CONFLICT` when it is no task.
 
     Args:

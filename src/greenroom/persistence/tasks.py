@@ -68,6 +68,7 @@ class TaskEvent(Enum):
 
 TASK_MOVES: Final[Moves[Condition, TaskEvent]] = {
     (Condition.RUNNABLE, TaskEvent.CLAIM): Condition.RUNNING,
+    (Condition.RUNNABLE, TaskEvent.PARK): Condition.WAITING,
     (Condition.RUNNING, TaskEvent.CLAIM): Condition.RUNNING,
     (Condition.RUNNING, TaskEvent.WAIT): Condition.WAITING,
     (Condition.RUNNING, TaskEvent.WAKE): Condition.RUNNABLE,

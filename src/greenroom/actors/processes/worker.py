@@ -10,6 +10,7 @@ that only `on_stop` is run.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import inspect
 import logging
@@ -96,7 +97,8 @@ class Worker:
             self._link.break_off(Interrupted(self._signal))
             return
         scope = self._scope
-        self._loop.post(lambda: self._interrupt(scope))
+        with contextlib.suppress(RuntimeError):  # the loop is closed: this process is about to end
+            self._loop.post(lambda: self._interrupt(scope))
 
     def _is_running(self, frame: FrameType | None) -> bool:
         """Has the signal met the actor's own code, and not the event loop while that code waits?"""

@@ -18,6 +18,7 @@ from greenroom.persistence.operations import (
     OPERATION_MOVES,
     Decided,
     DecideOperation,
+    Decision,
     OperationEvent,
     OperationStatus,
 )
@@ -25,7 +26,7 @@ from greenroom.persistence.transitions import RefusalReason, Refused
 
 # What is known of a call: whether it has an outcome, and its row where it has an intent.
 SELECT_CALL: Final = (
-    "SELECT j.call, o.status, o.version FROM (SELECT 1) one "
+    "SELECT j.call, o.status, o.version, o.decision FROM (SELECT 1) one "
     "LEFT JOIN journal j ON j.kind = 'outcome' AND j.call = $4 AND j.address = $1 AND j.attempt = $2 AND j.segment = $3 "
     "LEFT JOIN operations o ON o.address = $1 AND o.attempt = $2 AND o.segment = $3 AND o.call = $4"
 )
@@ -77,6 +78,7 @@ UPSERT_INVOCATION: Final = (
 
 PENDING: Final = OperationStatus.PENDING
 UNRESOLVED: Final = OperationStatus.UNRESOLVED
+ANSWERS: Final = (Decision.SUCCEEDED.value, Decision.FAILED.value)
 
 
 @define
@@ -88,6 +90,8 @@ class Call:
     status: OperationStatus | None
     """None of one that has no intent."""
     version: int
+    answered: bool
+    """An operator has said how it ended: that is its outcome to be, and it is sent no more."""
 
 
 @define
@@ -105,9 +109,12 @@ class Calls:
             await self.unit.catch_up(self.address)
             record = await self.unit.tx.one(SELECT_CALL, self.address, self.task.attempt, self.task.segment, call)
             assert record is not None  # one row, whatever it says
-            outcome, status, version = record
+            outcome, status, version, decision = record
             self._known[call] = Call(
-                outcome is not None, None if status is None else OperationStatus(status), version or 0
+                ended=outcome is not None,
+                status=None if status is None else OperationStatus(status),
+                version=version or 0,
+                answered=decision in ANSWERS,
             )
         return self._known[call]
 
@@ -135,7 +142,7 @@ class Calls:
 
     async def dispatch(self, call: str, invocation: int, *, intended: bool) -> Refused | None:
         known = await self.look(call)
-        if known.ended or (known.status is PENDING) != intended:
+        if known.ended or known.answered or (known.status is PENDING) != intended:
             return Refused(RefusalReason.NOT_PENDING, f"the operation {call} is not to be sent")
         place = (self.address, self.task.attempt, self.task.segment, call, invocation)
         if place in self._sent or await self.unit.tx.one(SELECT_INVOCATION, *place):
@@ -206,7 +213,7 @@ async def decide(unit: Unit, item: DecideOperation) -> Decided | Refused:
     place: tuple[Any, ...] = (item.address, item.attempt or task.attempt, item.segment or task.segment)
     record = await unit.tx.one(SELECT_CALL, *place, item.call)
     assert record is not None  # one row, whatever it says
-    outcome, status, _ = record
+    outcome, status, *_ = record
     if status is None:
         return Refused(RefusalReason.UNKNOWN_OPERATION, f"{item.address!r} has no operation {item.call} with an intent")
     event = OperationEvent.DECIDE if outcome is None else OperationEvent.SETTLE
