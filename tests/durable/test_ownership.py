@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from greenroom.persistence import (
     ReadMessage,
 )
 from greenroom.persistence.driver import NotReached
-from greenroom.testing import StoreSource
+from greenroom.testing import Slow, StoreFaults, StoreSource
 from greenroom.testing.wrapped_driver import WrappedDriver
 from tests.durable.desks import DESK, Desk, Gate, Script, desk
 from tests.durable.helpers import LEASE, Add, Note, events_of, settled, until
@@ -61,6 +62,39 @@ class ClaimCounter(WrappedDriver):
     async def apply(self, batch_id: str, items: Sequence[Transition[Any]]) -> Applied:
         self.claims.extend(item.address for item in items if isinstance(item, ClaimAddress))
         return await self.inner.apply(batch_id, items)
+
+
+# ---------------------------------------------------------------------------------- cancelled while it opens its store
+
+
+async def test_a_runtime_that_is_cancelled_while_it_registers_ends_and_leaves_no_execution(
+    database: Shared,
+) -> None:
+    async with StoreFaults({"RegisterExecution*": Slow(2.0)}) as faults:
+        with anyio.fail_after(100), anyio.move_on_after(1.0) as scope:
+            async with database.runtime(desk(Script()), source=database.source(driver=faults.wrap)):
+                raise AssertionError("it was entered")
+        assert scope.cancelled_caught
+        assert not faults.left
+    async with database.open() as store:
+        assert await store.read(ListExecutions()) == ()
+
+
+@pytest.mark.backends("asyncio")
+async def test_a_runtime_whose_asyncio_task_is_cancelled_while_it_registers_ends(database: Shared) -> None:
+    async def enter() -> None:
+        async with database.runtime(desk(Script()), source=database.source(driver=faults.wrap)):
+            raise AssertionError("it was entered")
+
+    async with StoreFaults({"RegisterExecution*": Slow(2.0)}) as faults:
+        host = asyncio.create_task(enter())
+        await anyio.sleep(1.0)
+        host.cancel()
+        with anyio.fail_after(100), pytest.raises(asyncio.CancelledError):
+            await host
+        assert not faults.left
+    async with database.open() as store:
+        assert await store.read(ListExecutions()) == ()
 
 
 # ------------------------------------------------------------------------------------------ standby and takeover

@@ -385,12 +385,12 @@ class Runtime:
     async def _open_store(self, source: StoreSource, loop: EventLoop, root: Root) -> None:
         """Before anything of the tree starts. When it fails, the block is not entered."""
         assert self._group is not None
+        storage = Storage(source, loop, lambda: root.services, self.ref, self._destinations, failed=root.store_failed)
+        self._group.start_soon(storage.run)
         try:
-            storage = Storage(
-                source, loop, lambda: root.services, self.ref, self._destinations, failed=root.store_failed
-            )
-            await self._group.start(storage.run)
+            await storage.opened()
         except BaseException:
+            storage.request_close(clean=True)  # it may have just come so far that nothing else ends it
             root.never_started()
             await self._close(root)
             raise

@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
-from anyio.abc import TaskGroup, TaskStatus
+from anyio.abc import TaskGroup
 
 from greenroom.actors import ActorLife, MessageLoop, Ref, described
 from greenroom.actors.exits import lone
@@ -92,6 +92,7 @@ class Storage:
         self.draining = False
         self.closing = False
         self._clean = True
+        self._opened = loop.slot()
         self._close_asked = anyio.Event()
         self.owned: dict[str, Custody] = {}
         self.owed: dict[str, list[int]] = {}
@@ -142,31 +143,42 @@ class Storage:
 
     # ------------------------------------------------------------------------------------------------- its own tasks
 
-    async def run(self, *, task_status: TaskStatus[None]) -> None:
-        """Open the store, become an execution, and serve the tree until `close`. Shielded: it outlives the tree.
+    async def run(self) -> None:
+        """Open the store, become an execution, and serve the tree until `request_close`. Shielded from then on: it outlives the tree.
 
-        Raises `BadStoreUrl`, `IncompatibleStore`, `StoreUnavailable` before it has started; what fails later is told to `failed`.
+        What fails before that is told by `opened`, later to `failed`.
         """
-        async with AsyncExitStack() as stack:
-            self.store = await stack.enter_async_context(self.source.open(self.loop))
-            await self.register()
-            # Until now, whoever waits for this could be cancelled; from now on only `request_close` ends it.
-            with anyio.CancelScope(shield=True):
+        try:
+            async with AsyncExitStack() as opening:
+                self.store = await opening.enter_async_context(self.source.open(self.loop))
+                await self.register()
+                stack = opening.pop_all()
+        except Exception as error:  # noqa: BLE001 - it is raised where somebody waits for it
+            if not self._opened.done():
+                self._opened.set_exception(error)
+            return
+        # Until now the runtime that is being entered could be cancelled with this; from now on only `request_close` ends it, which
+        # whoever gives up waiting for `opened` calls. A registration that was on its way when the cancellation came leads here, too.
+        with anyio.CancelScope(shield=True):
+            async with stack:
+                if not self._opened.done():
+                    self._opened.set_result(None)
                 try:
-                    await self._serve(task_status)
+                    await self._serve()
                 except Exception as error:  # noqa: BLE001 - whatever it is: nothing durable is possible without it, the tree has to end
                     self._end_of(lone(error))
-                finally:
-                    await stack.aclose()
 
-    async def _serve(self, task_status: TaskStatus[None]) -> None:
+    async def opened(self) -> None:
+        """Wait until it serves. Raises `BadStoreUrl`, `IncompatibleStore`, `StoreUnavailable`."""
+        await self._opened
+
+    async def _serve(self) -> None:
         async with anyio.create_task_group() as group:
             self._group = group
             group.start_soon(self._sweep.run)
             group.start_soon(self._close_when_asked)
             try:
                 with self.store.wakeups() as wakeups:
-                    task_status.started()
                     await self._pass_on(wakeups)
                 await self.store.read(StoreNow())  # its thread has ended: this raises, and says of what
             finally:
