@@ -85,7 +85,7 @@ def test_an_address_is_shown_with_what_is_not_over(furnished: str) -> None:
     assert [row[:4] for row in rows[:2]] == [["2", "m2", "dead", "Order"], ["3", "m3", "queued", "Order"]]
     assert rows[2][:3] == ["m4", "delayed", "Order"]
     assert "it was delivered 5 times and not handled" in " ".join(rows[0])
-    assert "m1" not in "\n".join(lines)
+    assert "m1" not in "\n".join(lines[1:])  # the first names the store, whose place may be called anything
 
 
 def test_all_messages_on_record_are_shown_if_asked_for(furnished: str) -> None:
