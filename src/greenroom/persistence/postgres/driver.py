@@ -33,7 +33,7 @@ from greenroom.persistence.driver import (
 )
 from greenroom.persistence.executions import RegisterExecution
 from greenroom.persistence.postgres.batch import Batch
-from greenroom.persistence.postgres.failures import failure_of, is_taken, told
+from greenroom.persistence.postgres.failures import ERRORS, failure_of, is_taken, told
 from greenroom.persistence.postgres.inbox import AsyncInbox
 from greenroom.persistence.postgres.renewer import PostgresRenewer
 from greenroom.persistence.postgres.session import Connection, check_promises, connect, prepare, set_time
@@ -166,7 +166,7 @@ class PostgresDriver:
         if self._clock is not None:
             try:
                 await set_time(self._connection, self._clock)
-            except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            except ERRORS as error:
                 self._drop()
                 raise NotReached(told(error)) from error
         return self._connection
@@ -185,7 +185,7 @@ class PostgresDriver:
                 self._looked = await connection.fetchval(SELECT_NOW)
             else:
                 self._elsewhere = True  # whatever was said meanwhile was not heard
-        except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+        except ERRORS as error:
             connection.terminate()
             failure = failure_of(error, at_commit=False)
             if isinstance(failure, StatementFailed):
@@ -208,7 +208,7 @@ class PostgresDriver:
     async def close(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
-            with suppress(OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
+            with suppress(*ERRORS):
                 await connection.close(timeout=1.0)
 
     # ----------------------------------------------------------------------------------------------------- batches
@@ -243,20 +243,20 @@ class PostgresDriver:
             try:
                 async with asyncio.timeout(self._limits.call):
                     await connection.execute("ROLLBACK")
-            except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
+            except ERRORS:
                 self._drop()
 
     async def _trim(self, connection: Connection) -> None:
         self._batches += 1
         if self._batches % TRIM_EVERY == 0:
-            with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):  # the next time will do
+            with suppress(*ERRORS):  # the next time will do
                 await connection.execute(TRIM_BATCHES, round(Retention().batches.total_seconds() * 1e6))
 
     async def _stored(self, connection: Connection, batch_id: str, items: Sequence[Transition[Any]]) -> Applied | None:
         try:
             async with asyncio.timeout(self._limits.call):
                 row = await connection.fetchrow(SELECT_BATCH, batch_id)
-        except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+        except ERRORS as error:
             self._drop()
             raise OutcomeUnknown(told(error)) from error
         if row is None:
@@ -277,7 +277,7 @@ class PostgresDriver:
                     )
             except asyncpg.InsufficientPrivilegeError:
                 row = None  # the unique key of the batch's row stands in any case
-            except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            except ERRORS as error:
                 self._drop()
                 raise NotReached(told(error)) from error
             if row is not None and not row["ended"]:
@@ -310,7 +310,7 @@ class PostgresDriver:
             try:
                 async with asyncio.timeout(self._limits.call):
                     row = await connection.fetchrow(NEWLY_DUE, self._looked)
-            except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            except ERRORS as error:
                 self._drop()
                 raise NotReached(told(error)) from error
             assert row is not None  # a SELECT without a table

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import asyncpg
 
 from greenroom.persistence.driver import Contended, NotReached, OutcomeUnknown, StatementFailed
 
-CONNECTION_ERRORS = (OSError, TimeoutError, asyncpg.PostgresConnectionError, asyncpg.InterfaceError)
-"""Raised by asyncpg when the connection, not a statement, is at fault. An `InterfaceError` may also be a statement's: `lost`."""
+CONNECTION_ERRORS: Final = (
+    OSError, TimeoutError, asyncpg.PostgresConnectionError, asyncpg.InterfaceError, asyncpg.InternalClientError
+)  # fmt: skip
+"""Raised by asyncpg when the connection, not a statement, is at fault. An `InterfaceError` may also be a statement's. An
+`InternalClientError` is what a session's end, told by the server out of turn, can come to: of a commit it says nothing."""
+
+ERRORS: Final = (*CONNECTION_ERRORS, asyncpg.PostgresError)
+"""Whatever talking to the server may raise."""
 
 _PASSING_CLASSES = frozenset({"08", "53", "58"})
 """Connection exceptions, insufficient resources (disk and memory full, too many connections), system errors."""

@@ -11,7 +11,7 @@ import asyncpg
 from greenroom.errors import IncompatibleStore, NoSuchStore, StoreUnavailable
 from greenroom.persistence.driver import NotReached
 from greenroom.persistence.inspection import SchemaReport
-from greenroom.persistence.postgres.failures import told
+from greenroom.persistence.postgres.failures import CONNECTION_ERRORS, told
 from greenroom.persistence.postgres.session import Connection, connect, prepare, schema_state
 from greenroom.persistence.postgres.target import Limits, Target, parse_target
 from greenroom.persistence.schema.migrations import CODE, MIGRATIONS, sql_of
@@ -84,7 +84,7 @@ async def _with(target: Target, work: Callable[[Connection, Target], Awaitable[T
             await connection.close(timeout=1.0)
     except NotReached as error:
         raise StoreUnavailable(target.text, str(error)) from error
-    except (OSError, TimeoutError, asyncpg.PostgresConnectionError, asyncpg.InterfaceError) as error:
+    except CONNECTION_ERRORS as error:
         raise StoreUnavailable(target.text, told(error)) from error
     except asyncpg.PostgresError as error:
         raise IncompatibleStore(target.text, told(error)) from error

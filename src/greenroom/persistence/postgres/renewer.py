@@ -6,21 +6,17 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any, Final, TypeVar
-
-import asyncpg
+from typing import Any, TypeVar
 
 from greenroom.errors import IncompatibleStore
 from greenroom.persistence.clock import StoreClock
 from greenroom.persistence.driver import NotReached
-from greenroom.persistence.postgres.failures import told
+from greenroom.persistence.postgres.failures import ERRORS, told
 from greenroom.persistence.postgres.functions import NAMES
 from greenroom.persistence.postgres.session import Connection, connect, set_time
 from greenroom.persistence.postgres.target import Limits, Target
 
 T = TypeVar("T")
-
-ERRORS: Final = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError)
 
 # A lease that lasts is made longer; one that has passed stays so (R3).
 RENEW = f"SELECT {NAMES['renew']}($1, $2)"

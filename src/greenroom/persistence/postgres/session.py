@@ -11,7 +11,7 @@ import asyncpg
 from greenroom.errors import BadStoreUrl, IncompatibleStore
 from greenroom.persistence.clock import StoreClock
 from greenroom.persistence.driver import Durability, NotReached
-from greenroom.persistence.postgres.failures import is_passing, is_refusal, told
+from greenroom.persistence.postgres.failures import ERRORS, is_passing, is_refusal, told
 from greenroom.persistence.postgres.functions import NAMES, STEER, TEXTS
 from greenroom.persistence.postgres.target import Limits, Target
 from greenroom.persistence.schema.migrations import Newer, SchemaState, missing, sql_of
@@ -70,7 +70,7 @@ async def connect(target: Target, limits: Limits, *, application: str = "greenro
         connection = await asyncpg.connect(target.dsn, timeout=limits.call, server_settings=settings)
     except ValueError as error:  # asyncpg's word on the URL: a port that is no number, an option that has no sense
         raise BadStoreUrl(target.text, str(error)) from error
-    except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+    except ERRORS as error:
         if is_refusal(error) or not is_passing(error):
             raise IncompatibleStore(target.text, told(error)) from error
         raise NotReached(told(error)) from error
