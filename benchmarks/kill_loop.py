@@ -14,15 +14,11 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
-import os
 import random
-import signal
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from multiprocessing.connection import wait
-from multiprocessing.context import ForkServerProcess
 from time import perf_counter
 from typing import Final
 
@@ -32,8 +28,9 @@ import attrs
 
 import greenroom as gr
 from benchmarks import kill_worker
-from benchmarks.databases import KINDS, Databases, Kind, missing_for_postgres
+from benchmarks.databases import Databases, Kind
 from benchmarks.kill_worker import AUDIT, INTAKE, LEDGER, Entry, Read, Record
+from benchmarks.victims import PATIENCE, Stalled, Victim, kinds
 from greenroom.runtime.durable.opening import StoreSource
 
 SENDERS: Final = 6
@@ -48,15 +45,8 @@ STOPPED: Final = 1 / 12
 LEASE: Final = 2.0
 """Seconds of a service's lease: what others wait for when it was stopped, on PostgreSQL also when it was killed."""
 
-PATIENCE: Final = 60.0
-"""Seconds in which a service must have handled something, and in which all must be handled in the end."""
-
 LANES: Final[Mapping[Kind, int]] = {"sqlite": 3, "postgres": 12}
 """Stores that are done at a time."""
-
-
-class Stalled(Exception):
-    """The service does not get on."""
 
 
 @attrs.define
@@ -71,57 +61,6 @@ class Tally:
     violations: list[str] = attrs.field(factory=list)
 
 
-class Service:
-    """One life of the service's process."""
-
-    def __init__(self, source: StoreSource, backend: str) -> None:
-        context = multiprocessing.get_context("forkserver")
-        self._pipe, theirs = context.Pipe()
-        self._process: ForkServerProcess = context.Process(
-            target=kill_worker.main, args=(source, backend, theirs), daemon=True
-        )
-        self._process.start()
-        theirs.close()
-
-    def await_news(self, wanted: str) -> None:
-        """Wait until it says so.
-
-        Raises:
-            Stalled: it has ended, or said nothing in time.
-        """
-        while True:
-            if not wait([self._pipe, self._process.sentinel], PATIENCE):
-                raise Stalled(f"the service has not come to {wanted!r} in {PATIENCE:g} s")
-            try:
-                if self._pipe.recv() == wanted:
-                    return
-            except EOFError:
-                self._process.join()
-                raise Stalled(f"the service has ended by itself, with {self._process.exitcode}") from None
-
-    def pause(self) -> None:
-        """SIGSTOP: it goes on at `resume` with whatever it was doing."""
-        self._signal(signal.SIGSTOP)
-
-    def resume(self) -> None:
-        self._signal(signal.SIGCONT)
-
-    def _signal(self, number: signal.Signals) -> None:
-        assert self._process.pid is not None  # it was started
-        os.kill(self._process.pid, number)
-
-    def kill(self) -> None:
-        self._process.kill()
-        self._process.join()
-        self._pipe.close()
-
-    def stop(self) -> int | None:
-        """Let it end in order. Returns its exit code."""
-        self._pipe.send("stop")
-        self._process.join(PATIENCE)
-        return self._process.exitcode
-
-
 class Lane:
     """One store, its clients, and the service that is killed.
 
@@ -133,7 +72,7 @@ class Lane:
         self._source = source
         self._wanted = kills
         self._choice = random.Random(seed)
-        self._services: set[Service] = set()
+        self._services: set[Victim] = set()
         """Those whose process may run."""
         self._ending = False
         self._acknowledged = dict.fromkeys(range(SENDERS), 0)
@@ -165,7 +104,7 @@ class Lane:
             for left in self._services:
                 left.kill()
 
-    async def _replace(self, service: Service) -> Service:
+    async def _replace(self, service: Victim) -> Victim:
         """Kill it, and start the next one; or let that one take over from it first, and then see both run."""
         if self._choice.random() >= STOPPED:
             await self._kill(service)
@@ -180,19 +119,19 @@ class Lane:
         self.tally.stopped += 1
         return successor
 
-    def _start(self) -> Service:
-        service = Service(self._source, self._choice.choice(("asyncio", "trio")))
+    def _start(self) -> Victim:
+        service = Victim(kill_worker.main, self._source, self._choice.choice(("asyncio", "trio")))
         self._services.add(service)
         return service
 
-    async def _kill(self, service: Service) -> None:
+    async def _kill(self, service: Victim) -> None:
         await anyio.to_thread.run_sync(service.kill)
         self._services.discard(service)
 
-    async def _news(self, service: Service, wanted: str) -> None:
+    async def _news(self, service: Victim, wanted: str) -> None:
         await anyio.to_thread.run_sync(service.await_news, wanted)
 
-    async def _wait_for_the_moment(self, service: Service) -> None:
+    async def _wait_for_the_moment(self, service: Victim) -> None:
         """Mostly some time after it has begun to handle entries; now and then while it starts."""
         if self._choice.random() < 0.25:
             await anyio.sleep(self._choice.uniform(0, 0.1))
@@ -299,14 +238,6 @@ async def run_lanes(title: str, sources: Sequence[StoreSource], kills: int, seed
     for what in total.violations:
         print(f"  {what}")
     return total
-
-
-def kinds() -> tuple[Kind, ...]:
-    """The databases that there are here."""
-    absent = missing_for_postgres()
-    if absent is not None:
-        print(f"{absent} is not installed: PostgreSQL is left out")
-    return KINDS if absent is None else ("sqlite",)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

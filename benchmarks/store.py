@@ -8,16 +8,15 @@ is durable. The figures that are kept are in `docs/performance.md`.
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from typing import Final
 
 from benchmarks import dbos_send, floor, greenroom_store, raw, store_alone
-from benchmarks.databases import KINDS, Databases, Kind, missing_for_postgres
+from benchmarks.databases import KINDS, Databases, Kind
 from benchmarks.harness import Benchmark, Figures, Metric, Target, main
-from benchmarks.subjects import LOOPS, Measure, Size, Subject, make_cases, on_loop, without_postgres
+from benchmarks.subjects import LOOPS, Measure, Size, Subject, benchmark, on_loop
 
 METRICS: Final = (
     Metric(name="accepted_1", unit="messages/s", meaning="one sender; raw: a row a commit"),
@@ -117,53 +116,34 @@ def waiting(databases: Databases, kind: Kind, loop: str, n: int) -> Figures:
         return greenroom_store.waiting(url, loop, n)
 
 
-def find_subjects() -> tuple[list[Subject], list[str]]:
-    """Those that can run here, and a note for each that cannot."""
-    subjects = [
-        Subject(name="raw", loops=(), measures={**raw_rows("accepted_1", 1), **raw_rows("accepted_200", raw.GROUP)}),
-        Subject(name="floor", measures={**floor_steps("handled_1", 1), **floor_steps("handled_200", floor.AT_ONCE)}),
-        Subject(
-            name="store",
-            measures={
-                **by_senders("accepted", store_alone.accepted),
-                **by_senders("handled", store_alone.handled),
-                **by_senders("transitions", store_alone.transitions),
-            },
-        ),
-        Subject(
-            name="greenroom",
-            measures={
-                **by_senders("accepted", greenroom_store.accepted),
-                **by_senders("handled", greenroom_store.handled),
-                **by_senders("transitions", greenroom_store.transitions),
-                "recovery": on_loop(greenroom_store.recovery),
-                "waiting": waiting,
-            },
-        ),
-    ]
-    notes = []
-    if importlib.util.find_spec("dbos") is None:
-        notes.append("dbos is not installed: left out")
-    else:
-        subjects.append(
-            Subject(name="dbos", kinds=("postgres",), loops=(), share=0.05, measures={"handled_200": dbos_messages})
-        )
-    if (absent := missing_for_postgres()) is not None:
-        notes.append(f"{absent} is not installed: PostgreSQL is left out")
-        subjects = without_postgres(subjects)
-    return subjects, notes
+SUBJECTS: Final = (
+    Subject(name="raw", loops=(), measures={**raw_rows("accepted_1", 1), **raw_rows("accepted_200", raw.GROUP)}),
+    Subject(name="floor", measures={**floor_steps("handled_1", 1), **floor_steps("handled_200", floor.AT_ONCE)}),
+    Subject(
+        name="store",
+        measures={
+            **by_senders("accepted", store_alone.accepted),
+            **by_senders("handled", store_alone.handled),
+            **by_senders("transitions", store_alone.transitions),
+        },
+    ),
+    Subject(
+        name="greenroom",
+        measures={
+            **by_senders("accepted", greenroom_store.accepted),
+            **by_senders("handled", greenroom_store.handled),
+            **by_senders("transitions", greenroom_store.transitions),
+            "recovery": on_loop(greenroom_store.recovery),
+            "waiting": waiting,
+        },
+    ),
+    Subject(name="dbos", kinds=("postgres",), loops=(), share=0.05, measures={"handled_200": dbos_messages}),
+)
 
 
 def build(databases: Databases, quick: bool) -> Benchmark:
-    """The benchmark for this machine."""
-    subjects, notes = find_subjects()
-    return Benchmark(
-        title="The store: persistent mailboxes and durable actors",
-        metrics=METRICS,
-        cases=tuple(make_cases(databases, subjects, SIZES, quick=quick)),
-        targets=tuple(_targets()),
-        notes=(*notes, f"databases in {databases.folder}, on the disk of that folder"),
-    )
+    title = "The store: persistent mailboxes and durable actors"
+    return benchmark(title, METRICS, _targets(), databases, SUBJECTS, SIZES, quick=quick, peers={"dbos": "dbos"})
 
 
 if __name__ == "__main__":

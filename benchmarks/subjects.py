@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from importlib.util import find_spec
 from typing import Final
 
 import attrs
 
-from benchmarks.databases import KINDS, Databases, Kind
-from benchmarks.harness import Case, Figures
+from benchmarks.databases import KINDS, Databases, Kind, missing_for_postgres
+from benchmarks.harness import Benchmark, Case, Figures, Metric, Target
 from benchmarks.loops import run_on
 
 LOOPS: Final = ("asyncio", "trio")
@@ -78,6 +79,37 @@ def _make_case(
     )
 
 
-def without_postgres(subjects: Sequence[Subject]) -> list[Subject]:
-    """What is left of them on a machine that has none."""
-    return [attrs.evolve(subject, kinds=("sqlite",)) for subject in subjects if "sqlite" in subject.kinds]
+def is_there(module: str) -> bool:
+    """Whether a package is installed, and this module of it."""
+    return find_spec(module.partition(".")[0]) is not None and find_spec(module) is not None
+
+
+def benchmark(
+    title: str,
+    metrics: tuple[Metric, ...],
+    targets: Iterable[Target],
+    databases: Databases,
+    subjects: Sequence[Subject],
+    sizes: Mapping[str, Size],
+    *,
+    quick: bool,
+    peers: Mapping[str, str],
+) -> Benchmark:
+    """The benchmark for this machine, with a note for what is not installed here.
+
+    Args:
+        peers: by the name of a subject, the module that it needs.
+    """
+    missing = [name for name, module in peers.items() if not is_there(module)]
+    there = [subject for subject in subjects if subject.name not in missing]
+    notes = [f"{name} is not installed: left out" for name in missing]
+    if (absent := missing_for_postgres()) is not None:
+        notes.append(f"{absent} is not installed: PostgreSQL is left out")
+        there = [attrs.evolve(subject, kinds=("sqlite",)) for subject in there if "sqlite" in subject.kinds]
+    return Benchmark(
+        title=title,
+        metrics=metrics,
+        cases=tuple(make_cases(databases, there, sizes, quick=quick)),
+        targets=tuple(targets),
+        notes=(*notes, f"databases in {databases.folder}, on the disk of that folder"),
+    )

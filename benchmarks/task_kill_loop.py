@@ -14,9 +14,7 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
-import os
 import random
-import signal
 import sys
 import tempfile
 import time
@@ -24,8 +22,6 @@ import traceback
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from multiprocessing.connection import wait
-from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from time import perf_counter
 from typing import Final
@@ -36,8 +32,9 @@ import attrs
 
 import greenroom as gr
 from benchmarks import task_kill_worker
-from benchmarks.databases import KINDS, Databases, Kind, missing_for_postgres
+from benchmarks.databases import KINDS, Databases, Kind
 from benchmarks.task_kill_worker import POOL, Go, Job, Line, lines_of, result_of, words_heard
+from benchmarks.victims import PATIENCE, Stalled, Victim, kinds
 from greenroom.mailbox import current_loop
 from greenroom.persistence import Committer, ListObservations, ObservationKind
 from greenroom.persistence.journal import EntryKind, ReadJournal
@@ -56,9 +53,6 @@ AGAIN: Final = 0.2
 LEASE: Final = 2.0
 """Seconds of a worker's lease."""
 
-PATIENCE: Final = 90.0
-"""Seconds in which a worker must be up, and in which all tasks must have ended in the end."""
-
 IN_HAND: Final = 0.25
 """Seconds after which a worker that was stopped, and goes on, has noticed that its lease has passed. It may have been stopped right
 between the last look at it and the beginning of an effect, which nothing but the receiver can refuse."""
@@ -70,10 +64,6 @@ PAGE: Final = 1000
 
 Operation = tuple[str, int, str]
 """A task, a segment of it, and a call in that."""
-
-
-class Stalled(Exception):
-    """The workers do not get on."""
 
 
 @attrs.define
@@ -101,48 +91,6 @@ class Tally:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
-class Worker:
-    """One life of a worker's process."""
-
-    def __init__(self, source: StoreSource, ledger: Path, backend: str) -> None:
-        context = multiprocessing.get_context("forkserver")
-        self._pipe, theirs = context.Pipe()
-        self._process: ForkServerProcess = context.Process(
-            target=task_kill_worker.main, args=(source, ledger, backend, theirs), daemon=True
-        )
-        self._process.start()
-        theirs.close()
-
-    @property
-    def pid(self) -> int:
-        assert self._process.pid is not None  # it was started
-        return self._process.pid
-
-    def await_open(self) -> None:
-        """Wait until it serves. Raises `Stalled` when it has ended, or does not in time."""
-        if not wait([self._pipe, self._process.sentinel], PATIENCE):
-            raise Stalled(f"a worker does not serve after {PATIENCE:g} s")
-        try:
-            self._pipe.recv()
-        except EOFError:
-            self._process.join()
-            raise Stalled(f"a worker has ended by itself, with {self._process.exitcode}") from None
-
-    def send_signal(self, number: signal.Signals) -> None:
-        os.kill(self.pid, number)
-
-    def kill(self) -> None:
-        self._process.kill()
-        self._process.join()
-        self._pipe.close()
-
-    def stop(self) -> int | None:
-        """Let it end in order. Returns its exit code; None when it does not end."""
-        self._pipe.send("stop")
-        self._process.join(PATIENCE)
-        return self._process.exitcode
-
-
 class Lane:
     """One store, its clients, and its workers.
 
@@ -156,7 +104,7 @@ class Lane:
         self._ledger = ledger
         self._wanted = kills
         self._choice = random.Random(seed)
-        self._workers: list[Worker] = []
+        self._workers: list[Victim] = []
         """Those whose process may run."""
         self._numbers = iter(range(1, sys.maxsize))
         self._doubtful: list[int] = []
@@ -218,26 +166,27 @@ class Lane:
             await self._stop(worker)
             self.tally.twins += 1
 
-    def _start(self) -> Worker:
-        worker = Worker(self._source, self._ledger, self._choice.choice(("asyncio", "trio")))
+    def _start(self) -> Victim:
+        backend = self._choice.choice(("asyncio", "trio"))
+        worker = Victim(task_kill_worker.main, self._source, self._ledger, backend)
         self._workers.append(worker)
         return worker
 
-    async def _await_open(self, worker: Worker) -> None:
-        await anyio.to_thread.run_sync(worker.await_open)
+    async def _await_open(self, worker: Victim) -> None:
+        await anyio.to_thread.run_sync(worker.await_news, "open")
 
-    async def _pause(self, worker: Worker) -> None:
-        worker.send_signal(signal.SIGSTOP)
+    async def _pause(self, worker: Victim) -> None:
+        worker.pause()
         # No longer: on SQLite it may hold the write lock, and nobody gets on then.
         await anyio.sleep(1.5 * LEASE)
         self._went_on.append((worker.pid, time.time()))
-        worker.send_signal(signal.SIGCONT)
+        worker.resume()
 
-    async def _kill(self, worker: Worker) -> None:
+    async def _kill(self, worker: Victim) -> None:
         self._workers.remove(worker)
         await anyio.to_thread.run_sync(worker.kill)
 
-    async def _stop(self, worker: Worker) -> None:
+    async def _stop(self, worker: Victim) -> None:
         if (code := await anyio.to_thread.run_sync(worker.stop)) != 0:
             self.tally.violations.append(f"a worker that was told to stop ended with {code}")
         await self._kill(worker)
@@ -405,14 +354,6 @@ async def run_lanes(
     for what in total.violations:
         print(f"  {what}")
     return total
-
-
-def kinds(only: Kind | None) -> tuple[Kind, ...]:
-    """The databases that there are here."""
-    absent = missing_for_postgres()
-    if absent is not None:
-        print(f"{absent} is not installed: PostgreSQL is left out")
-    return tuple(kind for kind in KINDS if (only is None or kind == only) and (kind != "postgres" or absent is None))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -8,17 +8,16 @@ of a durable runtime (`benchmarks/floor.py`), and the steps of DBOS and LangGrap
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
 
 from benchmarks import dbos_steps, floor, greenroom_tasks, langgraph_steps, raw
-from benchmarks.databases import KINDS, Databases, Kind, missing_for_postgres
+from benchmarks.databases import KINDS, Databases, Kind
 from benchmarks.harness import Benchmark, Figures, Metric, Target, main
 from benchmarks.memory import measure_idle
-from benchmarks.subjects import Measure, Size, Subject, make_cases, on_loop, without_postgres
+from benchmarks.subjects import Measure, Size, Subject, benchmark, on_loop
 
 AT_ONCE: Final = floor.AT_ONCE
 
@@ -128,47 +127,28 @@ def waiting(_: Databases, __: Kind, loop: str, n: int) -> Figures:
     return measure_idle("benchmarks.greenroom_tasks:hold_waiting", loop, n)
 
 
-def find_subjects() -> tuple[list[Subject], list[str]]:
-    """Those that can run here, and a note for each that cannot."""
-    subjects = [
-        Subject(name="raw", loops=(), measures=by_tasks(raw_rows(1, 1), raw_rows(AT_ONCE, raw.GROUP))),
-        Subject(name="floor", measures=by_tasks(floor_steps(1), floor_steps(AT_ONCE))),
-        Subject(
-            name="greenroom",
-            measures={
-                **by_tasks(greenroom_steps(1), greenroom_steps(AT_ONCE)),
-                "replay": on_loop(greenroom_tasks.replay),
-                "recovery": on_store(greenroom_tasks.recovery),
-                "asleep": on_store(greenroom_tasks.asleep),
-            },
-        ),
-        Subject(name="greenroom", kinds=("sqlite",), measures={"waiting": waiting}),
-    ]
-    notes = []
-    for name, module, measure, share in (
-        ("dbos", "dbos", dbos, 0.2),
-        ("langgraph", "langgraph.checkpoint.postgres", langgraph, 0.2),
-    ):
-        if importlib.util.find_spec(module.partition(".")[0]) is None or importlib.util.find_spec(module) is None:
-            notes.append(f"{name} is not installed: left out")
-        else:
-            subjects.append(Subject(name=name, loops=(), share=share, measures=by_tasks(measure(1), measure(AT_ONCE))))
-    if (absent := missing_for_postgres()) is not None:
-        notes.append(f"{absent} is not installed: PostgreSQL is left out")
-        subjects = without_postgres(subjects)
-    return subjects, notes
+SUBJECTS: Final = (
+    Subject(name="raw", loops=(), measures=by_tasks(raw_rows(1, 1), raw_rows(AT_ONCE, raw.GROUP))),
+    Subject(name="floor", measures=by_tasks(floor_steps(1), floor_steps(AT_ONCE))),
+    Subject(
+        name="greenroom",
+        measures={
+            **by_tasks(greenroom_steps(1), greenroom_steps(AT_ONCE)),
+            "replay": on_loop(greenroom_tasks.replay),
+            "recovery": on_store(greenroom_tasks.recovery),
+            "asleep": on_store(greenroom_tasks.asleep),
+        },
+    ),
+    Subject(name="greenroom", kinds=("sqlite",), measures={"waiting": waiting}),
+    Subject(name="dbos", loops=(), share=0.2, measures=by_tasks(dbos(1), dbos(AT_ONCE))),
+    Subject(name="langgraph", loops=(), share=0.2, measures=by_tasks(langgraph(1), langgraph(AT_ONCE))),
+)
+
+PEERS: Final = {"dbos": "dbos", "langgraph": "langgraph.checkpoint.postgres"}
 
 
 def build(databases: Databases, quick: bool) -> Benchmark:
-    """The benchmark for this machine."""
-    subjects, notes = find_subjects()
-    return Benchmark(
-        title="Durable tasks",
-        metrics=METRICS,
-        cases=tuple(make_cases(databases, subjects, SIZES, quick=quick)),
-        targets=tuple(_targets()),
-        notes=(*notes, f"databases in {databases.folder}, on the disk of that folder"),
-    )
+    return benchmark("Durable tasks", METRICS, _targets(), databases, SUBJECTS, SIZES, quick=quick, peers=PEERS)
 
 
 if __name__ == "__main__":
