@@ -34,7 +34,9 @@ class AsyncThread:
         return self._executor.submit(lambda: self._runner.run(function())).result()
 
     def close(self) -> None:
-        self._executor.submit(self._runner.close).result()
+        # An interpreter that is ending takes no more work, and ends the connection with the process.
+        with suppress(RuntimeError):
+            self._executor.submit(self._runner.close).result()
         self._executor.shutdown()
 
 
