@@ -136,6 +136,17 @@ def test_what_cannot_be_submitted_is_said_in_a_line(served: str) -> None:
     assert told("tasks", store=served) == []
 
 
+def test_a_module_that_runs_a_program_when_it_is_imported_is_named_with_the_way_out(
+    served: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "runs_at_once.py").write_text("raise RuntimeError('it runs')\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    status, line = refused("submit", POOL, "{}", "--type", "runs_at_once:Review", store=served)
+    assert status == 2
+    assert "importing it raised RuntimeError: it runs (" in line
+    assert "if __name__ == '__main__':" in line
+
+
 # -------------------------------------------------------------------------------------------------- tasks, show
 
 

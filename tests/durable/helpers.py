@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import sqlite3
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -15,6 +17,9 @@ from attrs import define, field, frozen
 import greenroom as gr
 from greenroom.mailbox import current_loop
 from greenroom.persistence import Committer
+from greenroom.persistence.postgres.session import connect
+from greenroom.persistence.postgres.target import Limits, parse_target
+from greenroom.persistence.urls import parse_url
 from greenroom.testing import CrashPoints, StoreSource, StoreTime, VirtualClock
 
 E = TypeVar("E", bound=gr.Event)
@@ -64,6 +69,10 @@ class Shared:
         tree = gr.Supervisor("service", *children, intensity=intensity, period=5.0)
         return gr.Runtime(tree, store=source or self.source(), **options)
 
+    async def change(self, statement: str) -> None:
+        """Change the database by SQL, as nobody should. Virtual time stands meanwhile."""
+        await anyio.to_thread.run_sync(changed, self.url, statement)
+
     def pass_lease(self) -> None:
         """Let the leases pass of all who are registered now."""
         self.time.pass_time(LEASE + 1)
@@ -81,6 +90,23 @@ class Shared:
         """A runtime that dies at this point."""
         async with self.death_at(point) as source, self.runtime(*children, source=source) as runtime:
             yield runtime
+
+
+def changed(url: str, statement: str) -> None:
+    """Carry a statement out beside whoever has the database open. Blocks."""
+    if url.startswith("sqlite:"):
+        with closing(sqlite3.connect(parse_url(url).path)) as connection, connection:
+            connection.execute(statement)
+        return
+
+    async def main() -> None:
+        connection = await connect(parse_target(url), Limits(), application="test")
+        try:
+            await connection.execute(statement)
+        finally:
+            await connection.close()
+
+    asyncio.run(main())
 
 
 async def settled() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from greenroom.codec import import_class
-from greenroom.errors import Misuse, Undecodable
+from greenroom.errors import Misuse, NotEncodable, Undecodable
 from greenroom.runtime.durable.payloads import Payloads
 
 TAG = "$"
@@ -54,6 +54,9 @@ def _tag(payloads: Payloads, type_name: object, what: str) -> str:
     try:
         found = import_class(str(type_name))
         return payloads.tags(found)[0]
+    except (LookupError, NotEncodable) as error:
+        raise BadValue(f"{what} cannot be of class {type_name!r}: {error}") from error
     except Exception as error:  # importing may raise anything
-        said = str(error) or type(error).__name__
-        raise BadValue(f"{what} cannot be of class {type_name!r}: {said}") from error
+        said = f"importing it raised {type(error).__name__}: {error}"
+        guard = "what a program does when it is run belongs under `if __name__ == '__main__':`"
+        raise BadValue(f"{what} cannot be of class {type_name!r}: {said} ({guard})") from error
