@@ -90,7 +90,9 @@ def killed(folder: Path, out: Path, when: Callable[[Path], bool], *options: str)
         command("demo", str(folder), "--out", str(out), *options), cwd=folder, env=environment(),
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     ) as process:  # fmt: skip
-        while process.poll() is None and not when(out / "review.db"):
+        while process.poll() is None and not when(
+            out / "review.db"
+        ):  # another process's file tells nobody: it is asked
             time.sleep(0.002)
         process.kill()
         return process.wait(timeout=30)
@@ -256,6 +258,7 @@ def test_a_review_that_somebody_is_at_is_left_to_them(tmp_path: Path, folder: Pa
         command("demo", str(folder), "--out", str(tmp_path)), cwd=folder, env=environment(), stdout=subprocess.DEVNULL
     ) as process:
         while not asked(tmp_path / "review.db"):
+            assert process.poll() is None, "it has ended before it asked for anything"
             time.sleep(0.002)
         process.send_signal(signal.SIGSTOP)  # it would be over too soon
         try:

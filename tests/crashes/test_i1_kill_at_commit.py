@@ -86,7 +86,7 @@ def test_i1_a_client_that_is_killed_with_its_commit_on_the_way_to_postgresql_has
                 told, _ = client.communicate(timeout=30)
             assert client.returncode == -9
             assert told == ""
-            while not proxy.idle:
+            while not proxy.idle:  # it is asked, for it lives in a thread that tells nobody
                 time.sleep(0.005)
             assert (f"m{number}" in kept(postgres_url)) is arrives
             check_after_kill(postgres_url, [f"m{earlier} accepted" for earlier in range(1, number)], number + 1)

@@ -241,7 +241,7 @@ def fill_memory(actor: gr.Actor) -> None:
 
 def close_the_wire(actor: gr.Actor) -> None:
     actor.context._neighbours.link._wire.shutdown(socket.SHUT_WR)  # type: ignore[attr-defined]
-    time.sleep(60)
+    time.sleep(60)  # its parent kills it long before
 
 
 def tell(actor: gr.Actor, ref: gr.Ref, what: Any) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import pytest
@@ -125,10 +125,13 @@ async def test_a_woken_task_waits_for_a_place_among_its_group(database: Database
         await claimed(store, "a1")
 
 
-async def test_r07_many_that_claim_at_once_through_two_stores_do_not_pass_a_groups_places(database: Database) -> None:
+@pytest.mark.parametrize("limits", [{"per_group": 3}, {"rate": (3, 60.0)}], ids=["per_group", "rate"])
+async def test_r07_many_that_claim_at_once_through_two_stores_do_not_pass_the_limit(
+    database: Database, limits: dict[str, Any]
+) -> None:
     async with database.open() as one, database.open() as other:
         names = [f"a{n}" for n in range(12)]
-        await limited(one, *names, per_group=3)
+        await limited(one, *names, **limits)
         taken: list[str] = []
 
         async def take(store: Store, name: str) -> None:
@@ -165,22 +168,6 @@ async def test_going_on_with_a_task_is_no_beginning_and_another_attempt_is_one(d
         await (await claimed(store, "a1")).finish()
         await done(store, NewAttempt(address=task.address, seed=b"s", reason="again"))
         assert await full(store, "a1") == 10.0
-
-
-async def test_r07_many_that_begin_at_once_through_two_stores_do_not_pass_the_rate(database: Database) -> None:
-    async with database.open() as one, database.open() as other:
-        names = [f"a{n}" for n in range(12)]
-        await limited(one, *names, rate=(3, 60.0))
-        begun: list[str] = []
-
-        async def take(store: Store, name: str) -> None:
-            if not isinstance(await store.commit(claim(name)), Refused):
-                begun.append(name)
-
-        async with anyio.create_task_group() as group:
-            for number, name in enumerate(names):
-                group.start_soon(take, (one, other)[number % 2], name)
-        assert len(begun) == 3
 
 
 async def test_registering_again_replaces_a_pools_limits(database: Database) -> None:

@@ -84,6 +84,19 @@ async def refused(store: Committer, address: str = T1) -> tuple[Observation, ...
     return await store.read(ListObservations(address=address, kind=ObservationKind.REFUSED))
 
 
+async def die_in_hand(database: Shared, script: Script) -> str | None:
+    """Have T1 begun, and its worker killed a second later. Returns the execution that it was of."""
+    async with (
+        database.death_at("before AcceptMessage task:T1 death") as source,
+        database.runtime(agents(script), source=source) as runtime,
+    ):
+        handle = await runtime.submit(POOL, Job(), task_id="T1")
+        await anyio.sleep(1)
+        execution = (await handle.status()).execution
+        await handle.signal(Steer(""), message_id="death")
+    return execution
+
+
 # ------------------------------------------------------------------------------------------------- identities and records
 
 
@@ -98,14 +111,7 @@ async def test_c01_task_attempt_and_operation_stay_what_they_are_and_only_the_ex
         result: str = await inner(task, job)
         return result
 
-    async with (
-        database.death_at("before AcceptMessage task:T1 death") as source,
-        database.runtime(agents(script), source=source) as runtime,
-    ):
-        handle = await runtime.submit(POOL, Job(), task_id="T1")
-        await anyio.sleep(1)
-        first = (await handle.status()).execution
-        await handle.signal(Steer(""), message_id="death")
+    first = await die_in_hand(database, script)
     async with database.runtime(agents(script)) as runtime:
         handle = runtime.task("T1")
         assert await handle.result() == "T1"
@@ -131,13 +137,7 @@ async def test_c02_after_a_recovery_the_recorded_answer_is_used_and_only_the_unc
         result: str = await inner(task, job)
         return result
 
-    async with (
-        database.death_at("before AcceptMessage task:T1 death") as source,
-        database.runtime(agents(script), source=source) as runtime,
-    ):
-        handle = await runtime.submit(POOL, Job(), task_id="T1")
-        await anyio.sleep(1)
-        await handle.signal(Steer(""), message_id="death")
+    await die_in_hand(database, script)
     async with database.runtime(agents(script)) as runtime:
         await settled()
         assert (await runtime.task("T1").status()).parked is ParkReason.UNRESOLVED
@@ -437,13 +437,7 @@ async def test_k02_of_two_workers_that_find_an_orphan_at_once_one_performs_it_an
     database: Shared,
 ) -> None:
     slow = Slow([1000.0, 1.0, 1.0])
-    async with (
-        database.death_at("before AcceptMessage task:T1 death") as source,
-        database.runtime(agents(slow.script), source=source) as runtime,
-    ):
-        handle = await runtime.submit(POOL, Job(), task_id="T1")
-        await anyio.sleep(1)
-        await handle.signal(Steer(""), message_id="death")
+    await die_in_hand(database, slow.script)
     async with (
         database.runtime(agents(slow.script)) as one,
         database.runtime(agents(slow.script)) as other,
