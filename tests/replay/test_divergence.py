@@ -206,13 +206,13 @@ async def test_an_intent_that_today_nobody_calls_diverges() -> None:
     async def perform(task: Task) -> None:
         await task.run(pay, "100")
 
-    params = CODEC.encode((("100",), {}))
+    params = CODEC.encode(("100",))
     async with staged(perform) as stage:
         stage.engine.confirm([Intent(call=CallId("root", 1), name="pay", params=params)])
         for wrong in (
             Intent(call=CallId("root", 2), name="pay", params=params),
             Intent(call=CallId("root", 1), name="refund", params=params),
-            Intent(call=CallId("root", 1), name="pay", params=CODEC.encode((("200",), {}))),
+            Intent(call=CallId("root", 1), name="pay", params=CODEC.encode(("200",))),
         ):
             with pytest.raises(Diverged):
                 stage.engine.confirm([wrong])

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from greenroom.errors import Defect, Misuse, Undecodable
@@ -325,14 +326,19 @@ async def test_t24_a_foreign_cancellation_that_leaves_a_block_closes_the_gate_fi
     assert engine.machine.end is None
 
 
-async def test_t24_a_driver_that_is_cancelled_with_its_branches_is_not_taken_for_a_stranger() -> None:
+@pytest.mark.parametrize("signal", [Hint(""), Steer("on")], ids=["nobody waits for it", "somebody does"])
+async def test_t24_a_driver_that_is_cancelled_with_its_branches_is_not_taken_for_a_stranger(
+    signal: Hint | Steer,
+) -> None:
     async def perform(task: Task) -> None:
+        await task.receive(Steer, timeout=None)
         await task.receive(Steer, timeout=None)
 
     with anyio.CancelScope() as scope:
         async with staged(perform) as stage:
             scope.cancel()
-            await stage.signal(Hint(""))
+            await stage.signal(signal)
+            await anyio.lowlevel.checkpoint()
             pytest.fail("a driver in a cancelled scope went on")
     assert scope.cancelled_caught
     assert stage.end is None

@@ -47,7 +47,7 @@ def test_t25_a_trace_tells_sequences_of_calls_apart(calls: list[tuple[str, int, 
         trace = Trace()
         for call in calls:
             trace.add(*call)
-        return trace.digest()
+        return trace.digest
 
     assert digest(calls) == digest(list(calls))
     for index in range(len(calls)):

@@ -18,7 +18,7 @@ from greenroom.runtime.replay.branch_state import OperationCall
 from greenroom.runtime.replay.engine import Engine
 from greenroom.runtime.replay.marks import Recorded
 from greenroom.runtime.replay.notices import Notice, Tell
-from greenroom.runtime.replay.operations import Operation
+from greenroom.runtime.replay.operations import Operation, unpacked
 from greenroom.runtime.replay.paths import CallId
 from greenroom.runtime.replay.rows import (
     ControlKind,
@@ -197,7 +197,7 @@ class World:
                 await self._process(engine, self._append(self._cancel()))
 
     async def _complete(self, engine: Engine, call: OperationCall) -> None:
-        args, kwargs = CODEC.decode(call.params)
+        args, kwargs = unpacked(CODEC.decode(call.params))
         raised = False
         if call.id in self._told and self.random.random() < 0.5:
             raised, body = True, b""

@@ -8,7 +8,8 @@ import pytest
 
 import greenroom as gr
 from greenroom.persistence import ParkReason
-from greenroom.runtime.tasks.ids import call_id, operation_key
+from greenroom.runtime.replay import CallId
+from greenroom.runtime.tasks.ids import operation_key
 from greenroom.testing import Away, Contention, OutcomeLost, StoreFaults
 from tests.durable.helpers import settled
 from tests.tasks.scripts import POOL, Calls, Job, Steer, agents
@@ -132,4 +133,4 @@ async def test_k13_keys_of_operations_are_those_of_a_run_without_faults(database
         await (await runtime.submit(POOL, Job(), task_id="T1")).wait()
         assert storm.left == ()
     calls = ["root#1", "root#2", "root#3", "root/4.1#1", "root/4.2#1"]
-    assert sent == {call: operation_key("T1", 1, 1, call_id(call)) for call in calls}
+    assert sent == {call: operation_key("T1", 1, 1, CallId.read(call)) for call in calls}

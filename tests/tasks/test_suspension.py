@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -131,6 +132,29 @@ async def test_of_many_sleeping_tasks_only_those_that_are_due_are_begun_again(da
         assert counted.begun == 20
         assert await runtime.task("T19").result() == "5000"
         assert (await runtime.task("T20").status()).condition is Condition.WAITING
+
+
+async def test_a_task_whose_place_is_taken_while_the_queue_is_read_is_begun_when_that_is_free_again(
+    database: Shared,
+) -> None:
+    @gr.operation(effect=gr.Effect.SAFE)
+    async def work() -> None:
+        await anyio.sleep(100)
+
+    async def script(task: gr.Task, job: Job) -> None:
+        if job.text == "waits":
+            await task.receive(Steer, timeout=None)
+            await task.run(work)
+
+    async with database.runtime(agents(script, max_running=1), source=patient(database)) as runtime:
+        waits = await runtime.submit(POOL, Job("waits"))
+        await anyio.sleep(1)
+        async with anyio.create_task_group() as group:  # one batch: the queue is read while the other one rises
+            group.start_soon(partial(runtime.submit, POOL, Job("comes"), task_id="next"))
+            group.start_soon(waits.signal, Steer("on"))
+        with anyio.fail_after(1000):
+            await runtime.task("next").result()
+        assert (await waits.status()).outcome is not None
 
 
 @pytest.mark.parametrize("resident", [1, 10_000])

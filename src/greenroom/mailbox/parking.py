@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Generator
@@ -83,6 +84,8 @@ class EventLoop:
     """Seconds for measuring how long something takes; as `now` under a virtual clock, else the cheapest there is."""
     cancel_scope: Callable[[], CancelScope]
     """A fresh cancel scope of this loop's own: anyio's on asyncio, trio's on trio. Finding out which costs as much as making one."""
+    effective_deadline: Callable[[], float]
+    """By when the running event-loop task is cancelled by the scopes around it: `anyio.current_effective_deadline`, in one step."""
     open_nursery: Callable[[], AbstractAsyncContextManager[Nursery]]
     """A nursery of this loop's own. Its body must not leave it by an exception while children run: see to their end first."""
     post: Callable[[Callable[[], object]], object]
@@ -111,13 +114,16 @@ def current_loop() -> EventLoop:
         return current_trio_loop()
     loop = asyncio.get_running_loop()
     virtual = getattr(loop, "virtual_clock", None)
+    scope = type(anyio.CancelScope())
     return EventLoop(
         backend="asyncio",
         cancelled=asyncio.CancelledError,
         slot=loop.create_future,
         now=loop.time,
         stopwatch=time.monotonic if virtual is None else loop.time,
-        cancel_scope=type(anyio.CancelScope()),
+        cancel_scope=scope,
+        # The backend's own, where it can be found: anyio's asks first which loop is running, which costs more than the answer.
+        effective_deadline=getattr(sys.modules[scope.__module__], "backend_class", anyio).current_effective_deadline,
         open_nursery=AsyncioNursery,
         # In a context of the loop's own thread: in the poster's, anyio would not know which loop runs the function.
         post=partial(loop.call_soon_threadsafe, context=contextvars.copy_context()),

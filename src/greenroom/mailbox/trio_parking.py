@@ -76,6 +76,7 @@ def current_trio_loop() -> EventLoop:
         now=clock.current_time,
         stopwatch=time.monotonic if virtual is None else clock.current_time,
         cancel_scope=trio.CancelScope,
+        effective_deadline=trio.current_effective_deadline,
         open_nursery=_open_nursery,
         post=trio.lowlevel.current_trio_token().run_sync_soon,
         checkpoint=trio.lowlevel.checkpoint,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from datetime import datetime
 from enum import Enum
-from typing import Final
 
 from attrs import field, frozen, validators
 
@@ -22,6 +21,8 @@ from greenroom.persistence.transitions import OwnerWrite, Query, Row
 
 
 class EntryKind(Enum):
+    """Outcomes and times are what the owner writes of its own; the others stand for messages of the mailbox."""
+
     OUTCOME = "outcome"
     """An operation has ended: its acceptance."""
     SIGNAL = "signal"
@@ -30,10 +31,6 @@ class EntryKind(Enum):
     """The time of a timer had come while nothing else happened."""
     CONTROL = "control"
     """A command about the task."""
-
-
-OWN: Final = frozenset({EntryKind.OUTCOME, EntryKind.TIME})
-"""What the owner writes of its own; the others stand for messages of the mailbox."""
 
 
 class OutcomeKind(Enum):
@@ -46,10 +43,10 @@ class OutcomeKind(Enum):
 class JournalEntry:
     """One row. Which fields it has depends on its kind."""
 
-    seq: int = field(validator=validators.ge(1))
+    seq: int
     """Its place in the segment, from 1, without gaps."""
-    at: datetime = field(validator=aware)
-    """Never before that of the row ahead of it."""
+    at: datetime
+    """Aware. Never before that of the row ahead of it."""
     kind: EntryKind
     call: str | None = None
     """Of an outcome, the operation; of a time row, the timer: `root/1.2#3`."""
@@ -82,12 +79,14 @@ class JournalEntry:
     """Of an answer: the content is a failure."""
 
     def __attrs_post_init__(self) -> None:
-        is_outcome, is_own = self.kind is EntryKind.OUTCOME, self.kind in OWN
-        if (self.status is not None) != is_outcome or (self.name is not None) != is_outcome:
+        kind = self.kind
+        is_outcome = kind is EntryKind.OUTCOME
+        is_own = is_outcome or kind is EntryKind.TIME
+        if (self.status is None) is is_outcome or (self.name is None) is is_outcome:
             raise ValueError("an outcome has a name and a status, and nothing else has")
-        if {self.call is not None, self.basis is not None, self.digest is not None} != {is_own}:
+        if (self.call is None) is is_own or (self.basis is None) is is_own or (self.digest is None) is is_own:
             raise ValueError("an outcome and a time row have a call, a basis and a digest, and nothing else has")
-        if (self.message_id is not None) == is_own or (self.type is not None) == is_own:
+        if (self.message_id is not None) is is_own or (self.type is not None) is is_own:
             raise ValueError("a signal and a command have an identity and a type, and nothing else has")
 
 

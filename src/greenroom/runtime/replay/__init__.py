@@ -37,7 +37,7 @@ from greenroom.runtime.replay.codec import ValueCodec
 from greenroom.runtime.replay.engine import Engine
 from greenroom.runtime.replay.marks import Recorded
 from greenroom.runtime.replay.notices import CancellationIgnored, CleanupCut, EndDiscarded, Notice, Stopped
-from greenroom.runtime.replay.operations import Effect, Operation, OperationDef, RetryPolicy, operation
+from greenroom.runtime.replay.operations import Effect, Operation, OperationDef, RetryPolicy, operation, unpacked
 from greenroom.runtime.replay.paths import CallId
 from greenroom.runtime.replay.replies import SignalReply
 from greenroom.runtime.replay.rows import (
@@ -126,4 +126,5 @@ __all__ = [
     "callback_token",
     "child_key",
     "operation",
+    "unpacked",
 ]

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import datetime
 from functools import partial
 from types import MappingProxyType, TracebackType
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import Any, Final, NoReturn
 
 import anyio
 
@@ -32,6 +32,7 @@ from greenroom.errors import (
     Undecodable,
 )
 from greenroom.mailbox import EventLoop, Slot, current_loop
+from greenroom.mailbox.parking import CancelScope, Nursery
 from greenroom.runtime.replay.branch_state import BranchState, NurseryState
 from greenroom.runtime.replay.branches import HandlersBlock
 from greenroom.runtime.replay.calls import BLOCKED, Calls
@@ -45,9 +46,6 @@ from greenroom.runtime.replay.rows import Intent, JournalRow, Start
 from greenroom.runtime.replay.steps import Step, next_step
 from greenroom.runtime.replay.task import Task
 from greenroom.runtime.replay.waits import BranchWait, Turn, wait_of
-
-if TYPE_CHECKING:
-    from anyio.abc import TaskGroup
 
 PATIENCE: Final = 100
 """Calls that a cancelled branch makes in vain before it is reported."""
@@ -67,18 +65,21 @@ class Engine:
     """
 
     __slots__ = (
+        "_block",
         "_branches",
         "_deadline",
         "_drained",
+        "_emptied",
         "_loop",
         "_nursery",
-        "_reason",
+        "_running",
         "_tell",
         "_turns",
         "_unbroken",
         "calls",
         "closed",
         "machine",
+        "reason",
         "turn",
     )
 
@@ -104,25 +105,40 @@ class Engine:
         self._tell = tell
         self._loop = current_loop() if loop is None else loop
         self._branches: dict[object, BranchState] = {}
+        """By event-loop task: those whose code runs."""
+        self._running: dict[BranchState, CancelScope] = {}
+        """Those whose event-loop tasks have not ended, each with what cancels it: that is no event of the task."""
+        self._emptied: Slot | None = None
+        """Somebody waits until there are none."""
         self._drained: Slot | None = None
         self._deadline = math.inf
         self._turns = 0
         self._unbroken = 0
-        self._reason: BaseException | None = None
-        self._nursery: TaskGroup = anyio.create_task_group()
+        self.reason: BaseException | None = None
+        """Why the activation has stopped itself; `check` raises it."""
+        self._block = self._loop.open_nursery()
+        self._nursery: Nursery
 
     async def __aenter__(self) -> Engine:
         self._deadline = anyio.current_effective_deadline()
-        await self._nursery.__aenter__()
+        self._nursery = await self._block.__aenter__()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-        self._nursery.cancel_scope.cancel()
-        # The error is the driver's own: the nursery would only wrap it in a group.
-        await self._nursery.__aexit__(None, None, None)
+        for scope in self._running.values():
+            scope.cancel()
+        try:
+            with self._loop.cancel_scope() as scope:
+                scope.shield = True
+                while self._running:
+                    self._emptied = self._loop.slot()
+                    await self._emptied
+        finally:
+            # The error is the driver's own: the nursery would only wrap it in a group.
+            await self._block.__aexit__(None, None, None)
 
     # ----------------------------------------------------------------------------------------- for the driver
 
@@ -139,7 +155,7 @@ class Engine:
             KeyboardInterrupt, SystemExit: out of control code.
         The gate is closed then.
         """
-        if self._reason is not None:
+        if self.reason is not None:
             await self.check()
         if self.closed or self._drained is not None:
             raise Defect("an activation was driven on behind its closed gate, or by two at once")
@@ -191,18 +207,20 @@ class Engine:
 
     async def check(self) -> None:
         """Raise the reason for which the activation has stopped itself, if it has. `Stopped` was told then."""
-        if self._reason is None:
+        if self.reason is None:
             return
         if anyio.current_effective_deadline() == -math.inf:
             # The driver itself is cancelled, and its branches were with it: that was no stranger.
             await anyio.sleep_forever()
-        raise self._reason
+        raise self.reason
 
     # ----------------------------------------------------------------------------------------- for control code
 
     async def call(self, enter: Callable[..., object], *args: object) -> Any:
         """Make a call that may have to wait: `enter(branch, *args)`, a method of `calls`. Gives its value."""
-        branch = await self.caller_in_turn()
+        if self.closed:
+            await self._behind_the_gate()
+        branch = self.caller()
         self._refuse_foreign_deadline(branch)
         try:
             value = enter(branch, *args)
@@ -266,7 +284,7 @@ class Engine:
             drained = self._drained = self._loop.slot()
             self._next_turn()
             await drained
-            if self._reason is not None:
+            if self.reason is not None:
                 await self.check()
             self._unbroken += 1
             if self._unbroken >= UNBROKEN or self.machine.rows:
@@ -294,7 +312,8 @@ class Engine:
         slot, branch.slot = branch.slot, None
         if slot is None:  # it has not run before
             name = f"{self.machine.start.task_id} {branch.label}"
-            _ = branch.context.run(partial(self._nursery.start_soon, self._run, branch, name=name))
+            scope = self._running[branch] = self._loop.cancel_scope()
+            branch.context.run(partial(self._nursery.start_soon, partial(self._main, branch, scope), name=name))
         elif not slot.done():  # if it is, the branch was cancelled for real, and will say so
             slot.set_result(None)
 
@@ -329,8 +348,18 @@ class Engine:
             raise failure
         return value
 
-    async def _run(self, branch: BranchState) -> None:
+    async def _main(self, branch: BranchState, scope: CancelScope) -> None:
         """The event-loop task of a branch."""
+        try:
+            with scope:
+                if not self.closed:
+                    await self._run(branch)
+        finally:
+            del self._running[branch]
+            if not self._running and self._emptied is not None and not self._emptied.done():
+                self._emptied.set_result(None)
+
+    async def _run(self, branch: BranchState) -> None:
         task = self._loop.current_task()
         self._branches[task] = branch
         value: object = None
@@ -361,7 +390,7 @@ class Engine:
     # ------------------------------------------------------------------------------------------- stops, strangers
 
     def _refuse_foreign_deadline(self, branch: BranchState) -> None:
-        deadline = anyio.current_effective_deadline()
+        deadline = self._loop.effective_deadline()
         # Minus infinity is a scope that has been cancelled: the event loop's cancellation is on its way, and says more.
         if -math.inf < deadline < self._deadline:
             raise ForeignDeadline(branch.label)
@@ -399,6 +428,6 @@ class Engine:
         if self.closed:
             return
         self.closed = True
-        self._reason = reason
+        self.reason = reason
         self._tell(Stopped(reason))
         self._wake_driver()

@@ -243,7 +243,7 @@ class Machine:
                 self.reply(branch)
         self._begun.clear()
         earliest = self.timers.earliest()
-        self._past.add(self.seq, Passed(self.trace.digest(), None if earliest is None else earliest.call))
+        self._past.add(self.seq, Passed(self.trace.digest, None if earliest is None else earliest.call))
         self._settled = True
 
     # ----------------------------------------------------------------------------------------- waits and ends
@@ -302,7 +302,7 @@ class Machine:
     def finish(self, kind: EndKind, body: bytes = b"", error: BaseException | None = None) -> None:
         """The control code has ended, in the row in hand (T7)."""
         unread = self.signals.unread()
-        self.end = End(kind=kind, seq=self.seq, digest=self.trace.digest(), body=body, error=error, unread=unread)
+        self.end = End(kind=kind, seq=self.seq, digest=self.trace.digest, body=body, error=error, unread=unread)
 
     # ------------------------------------------------------------------- what a driver asks, when no turn is left
 
@@ -318,7 +318,7 @@ class Machine:
 
     def stamp(self) -> Stamp:
         """What the owner's next row has to carry."""
-        return Stamp(basis=self.seq, digest=self.trace.digest(), marks=self.marks.pending)
+        return Stamp(basis=self.seq, digest=self.trace.digest, marks=self.marks.pending)
 
     def sent(self, call: OperationCall) -> None:
         """An operation was handed to its executor."""

@@ -27,9 +27,11 @@ class Recorded:
     @classmethod
     def of(cls, rows: Iterable[JournalRow]) -> Recorded:
         stamps = [row.stamp for row in rows if isinstance(row, (OutcomeRow, TimeRow))]
+        if not stamps:
+            return NOTHING
         return cls(
             frozenset(mark for stamp in stamps for mark in stamp.marks),
-            max((stamp.basis for stamp in stamps), default=-1),
+            max(stamp.basis for stamp in stamps),
         )
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from enum import Enum
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast, overload
+from types import MappingProxyType
+from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, TypeVar, cast, overload
 
 import anyio.lowlevel
 from attrs import evolve, field, frozen, validators
@@ -16,6 +17,8 @@ Q = ParamSpec("Q")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 S = TypeVar("S")
+
+NO_NAMES: Final[Mapping[str, object]] = MappingProxyType({})
 
 
 class Effect(Enum):
@@ -101,12 +104,31 @@ class OperationDef(Generic[P, R_co]):
     def __get__(self, instance: Any, owner: type[Any]) -> Any:
         return self if instance is None else evolve(self, instance=instance)
 
-    async def invoke(self, operation: Operation, args: tuple[object, ...], kwargs: dict[str, object]) -> R_co:
-        """Run the function once. Whatever it raises comes out."""
-        leading = () if self.instance is None else (self.instance,)
+    def invoke(
+        self, operation: Operation | None, args: Sequence[object], kwargs: Mapping[str, object]
+    ) -> Awaitable[R_co]:
+        """Run the function once. Whatever it raises comes out, here or of what is awaited.
+
+        Args:
+            operation: what it is told, if it `takes_operation`.
+        """
+        leading: tuple[object, ...] = () if self.instance is None else (self.instance,)
         if self.takes_operation:
             leading = (*leading, operation)
-        return await self.function(*leading, *args, **kwargs)
+        return self.function(*leading, *args, **kwargs)
+
+
+def packed(args: tuple[object, ...], kwargs: dict[str, object]) -> object:
+    """The arguments of a call as the one value that is recorded: those that have no names, and what has names, if anything has."""
+    return [args, kwargs] if kwargs else args
+
+
+def unpacked(params: Any) -> tuple[Sequence[object], Mapping[str, object]]:
+    """The arguments again."""
+    if type(params) is list:
+        args, kwargs = params
+        return args, kwargs
+    return params, NO_NAMES
 
 
 class Declare(Protocol):

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Final, TypeAlias
 
-from attrs import frozen
-
 BranchPath: TypeAlias = tuple[tuple[int, int], ...]
 """(number of the call that opened the nursery, number of the start in it), from the root on. Its order is the order in which
 branches are visited: the opener before its children, children by number."""
@@ -22,12 +20,20 @@ def path_text(path: BranchPath) -> str:
     return "/".join(("root", *(f"{nursery}.{start}" for nursery, start in path)))
 
 
-@frozen(cache_hash=True)
-class CallId:
-    """A call, by its place in the segment: the path of its branch, and its number among that branch's calls, from 1."""
+class CallId(str):
+    """A call, by its place in the segment: the path of its branch, and its number among that branch's calls, from 1. It is a text, as it
+    is stored and shown: `root/1.2#3`."""
 
-    branch: str
-    number: int
+    __slots__ = ()
 
-    def __str__(self) -> str:
-        return f"{self.branch}#{self.number}"
+    def __new__(cls, branch: str, number: int) -> CallId:
+        return super().__new__(cls, f"{branch}#{number}")
+
+    @classmethod
+    def read(cls, text: str) -> CallId:
+        """The call that is stored so."""
+        return super().__new__(cls, text)
+
+    @property
+    def number(self) -> int:
+        return int(self.rpartition("#")[2])

@@ -30,7 +30,7 @@ from greenroom.runtime.replay.branch_state import OperationKind
 from greenroom.runtime.replay.branches import Branches, CleanupBlock, Limit, NurseryBlock
 from greenroom.runtime.replay.codec import ValueCodec
 from greenroom.runtime.replay.draws import drawn_secret
-from greenroom.runtime.replay.operations import OperationDef
+from greenroom.runtime.replay.operations import OperationDef, packed
 from greenroom.runtime.replay.rows import Start
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class Task:
             OperationFailed: as recorded.
             NotEncodable: arguments that cannot be recorded.
         """
-        params = self._codec.encode((args, kwargs))
+        params = self._codec.encode(packed(args, kwargs))
         return cast("R", await self._operation(OperationKind.RUN, operation.name, params, operation))
 
     async def sleep(self, until: float | datetime, /) -> None:
@@ -172,7 +172,7 @@ class Task:
             OperationFailed: it was rejected, or no reply came; `type` names the exception, as `Ref.ask` raises it.
         """
         limit = _limit(timeout)
-        params = self._codec.encode(((_checked(message),), {}))
+        params = self._codec.encode(packed((_checked(message),), {}))
         return cast("R", await self._operation(OperationKind.ASK, _path(to), params, limit))
 
     async def _operation(self, kind: OperationKind, name: str, params: bytes, target: object) -> Any:

@@ -9,20 +9,21 @@ from __future__ import annotations
 from hashlib import blake2b
 from typing import Final
 
-SHOWN: Final = 10
+SHOWN: Final = 6
 """Calls that are remembered by name, for the error that names a difference."""
 
 
 class Trace:
-    __slots__ = ("_hash", "_recent")
+    __slots__ = ("_recent", "digest")
 
     def __init__(self) -> None:
-        self._hash = blake2b(digest_size=16)
+        self.digest = bytes(16)
+        """Of all calls so far, each taken together with the digest of those before it."""
         self._recent: list[str] = []
 
     def add(self, branch: str, number: int, call: str) -> None:
         line = f"{branch}#{number} {call}"
-        self._hash.update(f"{len(line)}:{line}".encode())
+        self.digest = blake2b(self.digest + line.encode(), digest_size=16).digest()
         self._recent.append(line)
         if len(self._recent) >= 2 * SHOWN:
             del self._recent[:SHOWN]
@@ -31,6 +32,3 @@ class Trace:
     def recent(self) -> tuple[str, ...]:
         """The last calls, in their order."""
         return tuple(self._recent[-SHOWN:])
-
-    def digest(self) -> bytes:
-        return self._hash.digest()

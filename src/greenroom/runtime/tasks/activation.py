@@ -356,9 +356,9 @@ class Activation:
                 raise end.error
             outcome, body = TaskOutcome.FAILED, encoded_fault(fault, codec)
         if turn.submits:  # they have to be there before they can be told
-            await run.commit(turn)
-        turn.outgoing += [await cancel_of(task, child, codec, stow) for child in await self._open_children()]
-        turn.replies += [never_received(row) for row in end.unread if isinstance(row, SignalRow)]
+            await run.commit(turn.take())
+        turn.outgoing += tuple([await cancel_of(task, child, codec, stow) for child in await self._open_children()])
+        turn.replies += tuple(never_received(row) for row in end.unread if isinstance(row, SignalRow))
         ending = await ending_of(task, outcome, body, codec, stow)
         await run.commit(turn, ending=evolve(ending, callbacks=await self._open_callbacks()))
         self._has_ended()

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import random
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import anyio
-from attrs import define, field, frozen
+from attrs import define, frozen
 
 from greenroom.actors import text_of
 from greenroom.errors import NotEncodable
@@ -25,6 +26,7 @@ from greenroom.runtime.replay import (
     OperationDef,
     OperationKind,
     OutcomeStatus,
+    unpacked,
 )
 from greenroom.runtime.tasks.agent import Failed
 from greenroom.runtime.tasks.outcomes import encoded_fault
@@ -48,9 +50,8 @@ class Landed:
     """What is known of its effect if it counts as cancelled."""
     unknown: bool
     """Whether it happened is not known, and it must not be sent again."""
-    end: InvocationEnd
-    recorded: bool
-    """The invocation is worth a record of its own."""
+    end: InvocationEnd | None
+    """Of its last invocation, where that is worth a record of its own."""
 
 
 @frozen(kw_only=True)
@@ -65,33 +66,27 @@ class Tried:
 News: TypeAlias = Landed | Tried
 
 
-@frozen
-class Result:
-    """What one invocation came to."""
-
-    value: Any = None
-    error: BaseException | None = None
-    returned: bool = False
-    timed_out: bool = False
-
-
 @define(eq=False)
 class Flight:
     """See the module. For the event loop's thread.
 
     Args:
-        key: the operation's idempotency key.
         invocation: number of the next invocation.
         began: when the first one was.
     """
 
     run: Run
     call: OperationCall
-    key: str
     invocation: int
     began: datetime
     intended: bool
     definition: OperationDef[..., Any]
+    _value: Any = None
+    """What the last invocation returned, if it has."""
+    _error: BaseException | None = None
+    """What it raised."""
+    _returned: bool = False
+    _timed_out: bool = False
     _scope: Any = None
     _sent: bool = False
     _cancelled: bool = False
@@ -99,7 +94,7 @@ class Flight:
     _last: bool = False
     _pausing: bool = False
     """It waits between two invocations."""
-    _links: list[tuple[str, str]] = field(factory=list)
+    _links: tuple[tuple[str, str], ...] = ()
 
     def cancel(self) -> None:
         """The task wants it no more: it is told to stop, and its outcome says what came of it (T10, T11)."""
@@ -133,63 +128,69 @@ class Flight:
     async def _fly(self) -> Landed | None:
         """Invoke until it is over. None: it was dropped."""
         while True:
-            result = await self._invoke()
-            if self._dropped and not result.returned:
+            await self._invoke()
+            if self._dropped and not self._returned:
                 return None
-            again_at = self._again_at(result)
+            again_at = self._again_at()
             if again_at is None:
-                return self._landed(result)
+                return self._landed()
             again = self.run.activation.loop.slot()
-            self.run.tried(Tried(flight=self, end=self._end(result), again=again))
+            self.run.tried(Tried(flight=self, end=self._end(), again=again))
+            self._error, self._timed_out = None, False
             if not await self._pause(again, again_at):
-                return None if self._dropped or self._last else self._landed(Result())
+                return None if self._dropped or self._last else self._landed()
             self.invocation += 1
-            self._links.clear()
+            self._links = ()
 
-    async def _invoke(self) -> Result:
+    async def _invoke(self) -> None:
         """Run the function once. The scope is around the effect, and nothing else (T4)."""
         activation = self.run.activation
         definition = self.definition
         if not activation.may_act():
             self._dropped = True
         if self._cancelled or self._dropped:
-            return Result()
+            return
         self._sent = True
-        operation = Operation(
-            key=self.key,
-            id=str(self.call.id),
-            invocation=self.invocation,
-            deadline=activation.deadline,
-            link=lambda name, value: self._links.append((name, value)),
-            beat=lambda detail: self.run.notes.heard(self.call, detail),
-        )
-        value: Any = None
-        error: BaseException | None = None
-        returned = timed_out = False
+        operation = self._operation() if definition.takes_operation else None
         self._scope = activation.loop.cancel_scope()
         with self._scope:
             try:
-                args, kwargs = activation.codec.decode(self.call.params, source=f"the arguments of {self.call}")
+                args, kwargs = unpacked(
+                    activation.codec.decode(self.call.params, source=f"the arguments of {self.call}")
+                )
                 if definition.timeout is None:
-                    value = await definition.invoke(operation, args, kwargs)
-                    returned = True
+                    self._value = await definition.invoke(operation, args, kwargs)
+                    self._returned = True
                 else:
                     with anyio.move_on_after(definition.timeout) as limit:
-                        value = await definition.invoke(operation, args, kwargs)
-                        returned = True
-                    timed_out = limit.cancelled_caught and not returned
+                        self._value = await definition.invoke(operation, args, kwargs)
+                        self._returned = True
+                    self._timed_out = limit.cancelled_caught and not self._returned
             except Exception as raised:  # noqa: BLE001 - whatever it is: it is how the operation has failed
-                error = raised
+                self._error = raised
             except (KeyboardInterrupt, SystemExit) as fatal:
                 activation.fatal(fatal)
                 self._dropped = True
         self._scope = None
-        return Result(value, error, returned, timed_out)
 
-    def _again_at(self, result: Result) -> datetime | None:
+    def _operation(self) -> Operation:
+        """What the function is told of this invocation."""
+        return Operation(
+            key=self.run.operations.key(self.call),
+            id=str(self.call.id),
+            invocation=self.invocation,
+            deadline=self.run.activation.deadline,
+            link=self._link,
+            beat=partial(self.run.notes.heard, self.call),
+        )
+
+    def _link(self, name: str, value: str) -> None:
+        self._links += ((name, value),)
+
+    def _again_at(self) -> datetime | None:
         """When it is to be invoked again; None: not any more."""
-        failed = result.timed_out or result.error is not None
-        if not failed or self._cancelled or isinstance(result.error, Failed):
+        failed = self._timed_out or self._error is not None
+        if not failed or self._cancelled or isinstance(self._error, Failed):
             return None
         activation = self.run.activation
         definition = self.definition
@@ -219,13 +220,14 @@ class Flight:
 
     # ---------------------------------------------------------------------------------------------------- the outcome
 
-    def _end(self, result: Result) -> InvocationEnd:
-        if result.returned:
+    def _end(self) -> InvocationEnd:
+        """What the last invocation came to."""
+        if self._returned:
             status, error = "succeeded", None
-        elif result.timed_out:
+        elif self._timed_out:
             status, error = "timed_out", None
-        elif result.error is not None and not self._cancelled:
-            status, error = "failed", f"{type(result.error).__qualname__}: {text_of(result.error)}"
+        elif self._error is not None and not self._cancelled:
+            status, error = "failed", f"{type(self._error).__qualname__}: {text_of(self._error)}"
         else:
             status, error = "cancelled", None
         return InvocationEnd(
@@ -233,37 +235,36 @@ class Flight:
             invocation=self.invocation,
             status=status,
             error=error,
-            links=tuple(self._links),
+            links=self._links,
         )
 
-    def _landed(self, result: Result) -> Landed:
+    def _landed(self) -> Landed:
         fault, body = None, b""
-        if result.returned:
+        if self._returned:
             try:
-                body = self.run.activation.codec.encode(result.value)
+                body = self.run.activation.codec.encode(self._value)
             except NotEncodable as unfit:
-                fault = Fault("not_encodable", type(result.value).__qualname__, text_of(unfit))
+                fault = Fault("not_encodable", type(self._value).__qualname__, text_of(unfit))
         else:
-            fault = self._fault(result)
+            fault = self._fault()
         if fault is not None:
             body = encoded_fault(fault, self.run.activation.codec)
         return Landed(
             flight=self,
             body=body,
             fault=fault,
-            cause=result.error,
-            cancelled=not result.returned and result.error is None and not result.timed_out,
+            cause=self._error,
+            cancelled=not self._returned and not self._timed_out and self._error is None,
             effect=EffectKnown.POSSIBLE if self._sent else EffectKnown.NONE,
-            unknown=result.timed_out and self.definition.effect in UNCERTAIN,
-            end=self._end(result),
-            recorded=self.intended or self.invocation > 1 or bool(self._links),
+            unknown=self._timed_out and self.definition.effect in UNCERTAIN,
+            end=self._end() if self.intended or self.invocation > 1 or self._links else None,
         )
 
-    def _fault(self, result: Result) -> Fault | None:
-        if result.timed_out:
+    def _fault(self) -> Fault | None:
+        if self._timed_out:
             seconds = self.definition.timeout or 0.0
             return Fault("timeout", "TimeoutError", f"invocation {self.invocation} took longer than {seconds:g} s")
-        error = result.error
+        error = self._error
         if error is None:
             return None
         if isinstance(error, Failed):

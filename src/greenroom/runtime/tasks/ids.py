@@ -32,12 +32,6 @@ def _can_be_id(value: object) -> bool:
     return isinstance(value, str) and bool(value.strip()) and value.isprintable() and len(value) <= LONGEST
 
 
-def call_id(text: str) -> CallId:
-    """A call by its text: `root/1.2#3`."""
-    branch, _, number = text.rpartition("#")
-    return CallId(branch, int(number))
-
-
 def operation_key(task_id: str, attempt: int, segment: int, call: CallId) -> str:
     """The idempotency key of an operation: the same at each of its invocations, and no other operation's."""
     return _digest(f"{task_id}\n{attempt}\n{segment}\n{call}")

@@ -11,6 +11,7 @@ from greenroom.persistence import INLINE_LIMIT, MessageRecord, Payload
 from greenroom.persistence.callbacks import ANSWER
 from greenroom.persistence.journal import EntryKind, JournalEntry, OutcomeKind
 from greenroom.runtime.replay import (
+    CallId,
     ControlKind,
     ControlRow,
     EffectKnown,
@@ -24,10 +25,12 @@ from greenroom.runtime.replay import (
     child_key,
 )
 from greenroom.runtime.tasks.codec import CancelTask, ChildEnded, TaskCodec
-from greenroom.runtime.tasks.ids import call_id
 
 CANCEL: Final = "greenroom:Cancel"
 CHILD_ENDED: Final = "greenroom:ChildEnded"
+
+OUTCOMES: Final = {status: OutcomeKind(status.value) for status in OutcomeStatus}
+"""What the store calls how an operation has ended."""
 
 T = TypeVar("T")
 Stow = Callable[..., Awaitable[Payload]]
@@ -41,22 +44,29 @@ async def entry_of(row: JournalRow, stow: Stow, version: int | None = None) -> J
         version: of an outcome, of the operation that has an intent: the one that was sent last.
     """
     if isinstance(row, OutcomeRow):
+        params: Payload = row.params
+        body: Payload = row.body
+        if len(row.params) > INLINE_LIMIT:
+            params = await stow(row.params, name=f"the arguments of operation {row.name!r}")
+        if len(row.body) > INLINE_LIMIT:
+            body = await stow(row.body, name=f"the result of operation {row.name!r}")
+        stamp = row.stamp
         return JournalEntry(
             seq=row.seq,
             at=row.at,
             kind=EntryKind.OUTCOME,
             call=str(row.call),
             name=row.name,
-            status=OutcomeKind(row.status.value),
+            status=OUTCOMES[row.status],
             version=version,
             effect_possible=row.status is OutcomeStatus.CANCELLED and row.effect is EffectKnown.POSSIBLE,
             unresolved=row.unresolved,
-            params=await stowed(row.params, stow, f"the arguments of operation {row.name!r}"),
-            body=await stowed(row.body, stow, f"the result of operation {row.name!r}"),
+            params=params,
+            body=body,
             admitted=row.admitted,
-            basis=row.stamp.basis,
-            digest=row.stamp.digest,
-            marks=row.stamp.marks,
+            basis=stamp.basis,
+            digest=stamp.digest,
+            marks=stamp.marks,
         )
     if isinstance(row, TimeRow):
         stamp = row.stamp
@@ -112,7 +122,7 @@ async def row_of(entry: JournalEntry, fetch: Fetch) -> JournalRow:
     if entry.kind is EntryKind.CONTROL:
         kind, reason = ControlKind(entry.type), body.decode()
         return ControlRow(seq=entry.seq, at=entry.at, command_id=entry.message_id or "", kind=kind, reason=reason)
-    call = call_id(entry.call or "")
+    call = CallId.read(entry.call or "")
     stamp = Stamp(basis=entry.basis or 0, digest=entry.digest or b"", marks=entry.marks)
     if entry.kind is EntryKind.TIME:
         return TimeRow(seq=entry.seq, at=entry.at, stamp=stamp, timer=call)

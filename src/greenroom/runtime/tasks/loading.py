@@ -11,7 +11,6 @@ from greenroom.persistence.journal import JournalEntry, ReadJournal
 from greenroom.persistence.operations import OperationRecord, ReadInvocations, ReadOperations
 from greenroom.persistence.tasks import TaskRecord
 from greenroom.runtime.replay import CallId, Intent, JournalRow, OutcomeRow
-from greenroom.runtime.tasks.ids import call_id
 from greenroom.runtime.tasks.journal import row_of
 
 if TYPE_CHECKING:
@@ -85,7 +84,7 @@ async def _entries(storage: Storage, task: TaskRecord) -> list[JournalEntry]:
 async def _operations(storage: Storage, task: TaskRecord) -> dict[CallId, OperationRecord]:
     query = ReadOperations(address=task.address, attempt=task.attempt, unsettled=True)
     records = await storage.surely(storage.store.read, query)
-    return {call_id(record.call): record for record in records if record.segment == task.segment}
+    return {CallId.read(record.call): record for record in records if record.segment == task.segment}
 
 
 async def _tries(storage: Storage, task: TaskRecord) -> dict[CallId, Tries]:
@@ -93,7 +92,7 @@ async def _tries(storage: Storage, task: TaskRecord) -> dict[CallId, Tries]:
     tries: dict[CallId, Tries] = {}
     for record in await storage.surely(storage.store.read, query):
         if record.segment == task.segment:
-            call = call_id(record.call)
+            call = CallId.read(record.call)
             known = tries.get(call)
             tries[call] = Tries(
                 latest=max(record.invocation, 0 if known is None else known.latest),

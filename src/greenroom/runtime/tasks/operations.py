@@ -8,15 +8,23 @@ from typing import TYPE_CHECKING
 
 from greenroom.persistence.operations import Decision, Dispatch, EffectKind
 from greenroom.persistence.operations import Intent as StoredIntent
-from greenroom.runtime.replay import Effect, EffectKnown, Fault, OperationCall, OperationKind, OutcomeRow, OutcomeStatus
-from greenroom.runtime.tasks.flight import Flight, Landed, Tried, status_of
-from greenroom.runtime.tasks.ids import call_id, child_id, operation_key
+from greenroom.runtime.replay import (
+    CallId,
+    Effect,
+    EffectKnown,
+    Fault,
+    OperationCall,
+    OperationKind,
+    OutcomeRow,
+    OutcomeStatus,
+)
+from greenroom.runtime.tasks.flight import Flight, Landed, News, Tried, status_of
+from greenroom.runtime.tasks.ids import child_id, operation_key
 from greenroom.runtime.tasks.journal import stowed
 from greenroom.runtime.tasks.posting import asking, tell
 from greenroom.runtime.tasks.retries import UNCERTAIN
 
 if TYPE_CHECKING:
-    from greenroom.runtime.replay import CallId
     from greenroom.runtime.tasks.run import Run
     from greenroom.runtime.tasks.turn import Turn
 
@@ -38,6 +46,8 @@ class Operations:
         """The row of the first of these calls that needs no sending: what commits with it, or an operator has decided about. None: all
         are to be sent."""
         for call in calls:
+            if call.kind is OperationKind.RUN and call.id not in self._known:
+                continue
             if call.kind in (OperationKind.SUBMIT, OperationKind.CALLBACK, OperationKind.TELL):
                 body = self._run.activation.codec.encode(await self._done_at_once(turn, call))
                 return self._outcome(turn, call, OutcomeStatus.SUCCEEDED, body)
@@ -54,7 +64,7 @@ class Operations:
         if call.kind is OperationKind.TELL:
             await tell(run, turn, call)
             return None
-        turn.submits.append(call)
+        turn.submits += (call,)
         run.activation.has_children = True
         task = run.segment.task
         return child_id(task.task_id, task.attempt, task.segment, call.id)
@@ -70,27 +80,23 @@ class Operations:
         fault = Fault("decided", "OperatorDecision", f"{record.decided_by} said that it did not happen")
         return self._outcome(turn, call, OutcomeStatus.FAILED, codec.encode(fault))
 
-    def within_limit(self, calls: Sequence[OperationCall]) -> list[OperationCall]:
+    def within_limit(self, calls: Sequence[OperationCall]) -> Sequence[OperationCall]:
         """Those that may be sent now, in their order: so many of a task may be in flight at once."""
         parallel = self._run.activation.pool.spec.parallel
-        return list(calls if parallel is None else calls[: max(0, parallel - len(self.flights))])
+        return calls if parallel is None else calls[: max(0, parallel - len(self.flights))]
 
     def intend(self, turn: Turn) -> None:
         """Write down what must be on record before these are sent (I8)."""
-        for call in turn.send:
-            effect = _effect(call)
-            if effect is Effect.SAFE:
-                continue
+        unsafe = [call for call in turn.send if _effect(call) is not Effect.SAFE]
+        for call in unsafe:
             record = self._known.get(call.id)
             if call.id not in self.versions:
-                turn.intents.append(call)
-            elif record is not None and effect in UNCERTAIN and record.version > 0 and record.decision is None:
-                turn.unresolved.append(call)
-        if not turn.unresolved:
-            turn.dispatches.extend(
-                Dispatch(call=str(call.id), invocation=self._next_invocation(call), intended=True)
-                for call in turn.send
-                if _effect(call) is not Effect.SAFE
+                turn.intents += (call,)
+            elif record is not None and _effect(call) in UNCERTAIN and record.version > 0 and record.decision is None:
+                turn.unresolved += (call,)
+        if unsafe and not turn.unresolved:
+            turn.dispatches += tuple(
+                Dispatch(call=str(call.id), invocation=self._next_invocation(call), intended=True) for call in unsafe
             )
 
     async def intent(self, call: OperationCall) -> StoredIntent:
@@ -100,12 +106,13 @@ class Operations:
             call=str(call.id),
             name=call.name,
             effect=EffectKind(call.target.effect.value),
-            key=self._key(call),
+            key=self.key(call),
             params=await stowed(call.params, self._run.storage.stow, name),
             params_digest=sha256(call.params).hexdigest(),
         )
 
-    def _key(self, call: OperationCall) -> str:
+    def key(self, call: OperationCall) -> str:
+        """Its idempotency key."""
         record, task = self._known.get(call.id), self._run.segment.task
         return operation_key(task.task_id, task.attempt, task.segment, call.id) if record is None else record.key
 
@@ -122,7 +129,6 @@ class Operations:
         flight = self.flights[call] = Flight(
             run,
             call,
-            key=self._key(call),
             invocation=self._next_invocation(call),
             began=run.storage.now() if tries is None else tries.began,
             intended=_effect(call) is not Effect.SAFE,
@@ -133,7 +139,7 @@ class Operations:
     def dispatched(self, dispatches: Sequence[Dispatch], versions: Sequence[int]) -> None:
         """These dispatches are on record, under these versions."""
         for dispatch, version in zip(dispatches, versions, strict=True):
-            self.versions[call_id(dispatch.call)] = version
+            self.versions[CallId.read(dispatch.call)] = version
 
     def tell(self, call: OperationCall) -> None:
         """Its task wants it no more."""
@@ -152,20 +158,24 @@ class Operations:
 
     def note_try(self, turn: Turn, tried: Tried) -> None:
         """An invocation has failed and another is to follow: that is on record before it begins."""
-        turn.invocations.append(tried.end)
-        turn.again.append(tried.again)
+        self.note_end(turn, tried)
+        turn.again += (tried.again,)
         flight = tried.flight
         if flight.intended:
             invocation = flight.invocation + 1
-            turn.dispatches.append(Dispatch(call=str(flight.call.id), invocation=invocation, intended=True))
+            turn.dispatches += (Dispatch(call=str(flight.call.id), invocation=invocation, intended=True),)
 
     # ------------------------------------------------------------------------------------------------- its outcome
+
+    def note_end(self, turn: Turn, news: News) -> None:
+        """An invocation has ended, and it is worth a record."""
+        if news.end is not None:
+            turn.invocations += (news.end,)
 
     def landed(self, turn: Turn, landed: Landed) -> OutcomeRow:
         """The row of an operation that has ended."""
         call, status = landed.flight.call, status_of(landed)
-        if landed.recorded:
-            turn.invocations.append(landed.end)
+        self.note_end(turn, landed)
         in_doubt = landed.unknown or (status is OutcomeStatus.CANCELLED and landed.effect is EffectKnown.POSSIBLE)
         return self._outcome(
             turn,
@@ -217,7 +227,7 @@ class Operations:
         )
         version = self.versions.pop(call.id, None)
         if version is not None:
-            turn.versions[row.seq] = version
+            turn.versions = {**turn.versions, row.seq: version}
         return row
 
 

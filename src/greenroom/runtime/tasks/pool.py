@@ -164,7 +164,10 @@ class AgentsLife(SupervisorLife):
 
     def _activate(self, address: str) -> bool:
         """Claim a task that stands in the queue, if there is room for it. False: it is here already, or there is none."""
-        if address in self._active or not self._has_room:
+        if address in self._active:
+            return False
+        if not self._has_room:  # those that rose while the queue was read have taken it
+            self._more = True
             return False
         activation = self._active[address] = Activation(self, address)
         self.busy += 1

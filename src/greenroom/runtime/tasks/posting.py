@@ -42,11 +42,11 @@ async def tell(run: Run, turn: Turn, call: OperationCall) -> None:
     message = codec.decode(call.params, source=f"the message of {call}")
     ref = _in_memory(run, call.name)
     if ref is not None:
-        turn.afterwards.append(partial(_tell_in_memory, ref, message))
+        turn.afterwards += (partial(_tell_in_memory, ref, message),)
         return
     await storage.pools.open_if_pooled(call.name)
     identity = message_id(run.segment.task, call.id)
-    turn.outgoing.append(await outgoing(call.name, identity, message, codec, storage.stow))
+    turn.outgoing += (await outgoing(call.name, identity, message, codec, storage.stow),)
 
 
 def _tell_in_memory(ref: Ref, message: Message[Any]) -> None:

@@ -8,7 +8,6 @@ A commit that is refused means that the task is somebody else's: the run is drop
 from __future__ import annotations
 
 import logging
-from collections import deque
 from datetime import datetime
 from enum import Enum
 from functools import partial
@@ -111,9 +110,10 @@ class Run:
             loop=self.loop,
         )
         self.engine.machine.root.context.run(current_actor.set, activation.pool.control_code)
-        self._owed: list[SignalReply] = []
+        self._owed: tuple[SignalReply, ...] = ()
         """What became of signals with the last row that is on record: it may not be."""
-        self._news: deque[News] = deque()
+        self._news: list[News] = []
+        """In the order in which it came."""
         self._mail: bool = activation.mail_came or task.last_seq > task.handled_seq
         self._seen = task.handled_seq
         """Messages up to here have rows."""
@@ -147,14 +147,12 @@ class Run:
     def until(self) -> datetime | None:
         """When its earliest timer is due, or the time of a callback is up that it waits for."""
         earliest = self.engine.machine.earliest
-        moments = (None if earliest is None else earliest.due, self.callbacks.until)
-        return min((moment for moment in moments if moment is not None), default=None)
+        return _sooner(None if earliest is None else earliest.due, self.callbacks.until)
 
     @property
     def wakes_at(self) -> datetime | None:
         """When it has something to do again, whatever comes: as `until`, and its deadline."""
-        deadline = None if self.is_cut_off else self.activation.deadline
-        return min((moment for moment in (self.until, deadline) if moment is not None), default=None)
+        return _sooner(self.until, None if self.is_cut_off else self.activation.deadline)
 
     @property
     def waits(self) -> tuple[BranchWait, ...]:
@@ -202,7 +200,7 @@ class Run:
             try:
                 await self._process(None, *self.segment.rows)
                 engine.confirm(self.segment.intents)
-                self._owed = [reply for reply in self._take_replies() if reply.seq == engine.machine.seq]
+                self._owed = tuple(reply for reply in self._take_replies() if reply.seq == engine.machine.seq)
                 return await self._drive()
             finally:
                 self._waits = engine.waits()
@@ -223,8 +221,8 @@ class Run:
             if self._watcher is not None:
                 self._watcher.cancel()
                 self._watcher = None
-            if turn is not None:
-                turn.replies += self._take_replies()
+            if turn is not None and self.engine.machine.replies:
+                turn.replies += tuple(self._take_replies())
 
     def _take_replies(self) -> list[SignalReply]:
         machine = self.engine.machine
@@ -250,15 +248,15 @@ class Run:
 
     async def _drive(self) -> End | Left:
         activation = self.activation
+        limit = activation.pool.spec.journal_limit
         while True:
             turn = Turn(replies=self._owed)
-            self._owed = []
+            self._owed = ()
             await self._take(turn)
             await self._settle(turn)
             if turn.end is not None:
                 return await activation.finish(self, turn, turn.end)
             await self.commit(turn)
-            limit = activation.pool.spec.journal_limit
             if is_too_long(self.segment.task.journal_seq, self._committed, limit):
                 await self._leave()
                 raise Oversize(
@@ -277,14 +275,15 @@ class Run:
     async def _take(self, turn: Turn) -> None:
         """Make rows of what has come, and show them."""
         self._check()
-        await self.engine.check()
+        if self.engine.reason is not None:
+            await self.engine.check()
         while self._news:
-            news = self._news.popleft()
+            news = self._news.pop(0)
             if isinstance(news, Tried):
                 self.operations.note_try(turn, news)
             elif news.unknown:
-                turn.invocations.append(news.end)
-                turn.unresolved.append(news.flight.call)
+                self.operations.note_end(turn, news)
+                turn.unresolved += (news.flight.call,)
             else:
                 await self.show(turn, self.operations.landed(turn, news))
         if self._mail:
@@ -315,9 +314,18 @@ class Run:
             if self._is_overdue:
                 await self.show(turn, self._cut_off())
             step = self.engine.next_step(self.storage.now())
-            if isinstance(step, (Send, Idle)) and await self.callbacks.look(turn):
+            if self.activation.has_callbacks and isinstance(step, (Send, Idle)) and await self.callbacks.look(turn):
                 continue
             match step:
+                case Send(calls, cancellations):
+                    decided = await self.operations.first_decided(turn, calls)
+                    if decided is None:
+                        turn.send, turn.tell = self.operations.within_limit(calls), cancellations
+                        self.operations.intend(turn)
+                        return
+                    await self.show(turn, decided)
+                case Idle():
+                    return
                 case Finish(end):
                     turn.end = end
                     return
@@ -328,15 +336,6 @@ class Run:
                     await self.show(turn, TimeRow(seq=self.place.seq + 1, at=at, stamp=stamp, timer=timer.call))
                 case Withdraw(calls, _):
                     await self.show(turn, self.operations.withdrawn(turn, calls[0]))
-                case Send(calls, cancellations):
-                    decided = await self.operations.first_decided(turn, calls)
-                    if decided is None:
-                        turn.send, turn.tell = self.operations.within_limit(calls), list(cancellations)
-                        self.operations.intend(turn)
-                        return
-                    await self.show(turn, decided)
-                case Idle():
-                    return
 
     async def show(self, turn: Turn, row: JournalRow) -> None:
         """Let control code see a row that is not durable yet (T26)."""
@@ -349,7 +348,8 @@ class Run:
             await self._saved()
             await self.commit(turn)
             raise
-        await self._saved()
+        if self._saving is not None:
+            await self._saved()
 
     @property
     def _is_overdue(self) -> bool:
@@ -402,7 +402,9 @@ class Run:
             activation.rest()
             self.notes.soon()
         try:
-            if not (idle and activation.evicted):
+            if not idle and not self.notes.due:
+                await self._park()
+            elif not (idle and activation.evicted):
                 await self._pause(until)
         finally:
             if timer is not None:
@@ -440,13 +442,13 @@ class Run:
         while self.operations.flights or self._news:
             turn = Turn()
             while self._news:
-                news = self._news.popleft()
+                news = self._news.pop(0)
                 if isinstance(news, Landed) and not news.unknown:
                     row = self.operations.landed(turn, news)
                     turn.rows.append(row)
                     self.place.passed(row)
                 else:
-                    turn.invocations.append(news.end)
+                    self.operations.note_end(turn, news)
             await self.commit(turn)
             self._check()
             if self.operations.flights and not self._news:
@@ -477,38 +479,46 @@ class Run:
         return self.engine.machine.phase
 
     async def commit(self, turn: Turn, *, ending: Ending | None = None, continue_as: ContinueAs | None = None) -> None:
-        """Commit what the turn has come to so far, and how the segment ends if it does. Raises `NotOurs`."""
-        part = turn.take()
-        if part.is_empty and ending is None and continue_as is None:
+        """Commit a turn, and how the segment ends if it does. Raises `NotOurs`."""
+        if turn.is_empty and ending is None and continue_as is None:
             return
-        task, stow = self.segment.task, self.storage.stow
-        entries = [await entry_of(row, stow, part.versions.get(row.seq)) for row in part.rows]
-        answer = await self.activation.owner.commit(
-            CommitTurn(
-                **self.activation.owner.fields,
-                after=self._committed,
-                rows=tuple(entries),
-                consumed_seq=part.consumed_seq,
-                intents=tuple([await self.operations.intent(call) for call in part.intents]),
-                dispatches=tuple(part.dispatches),
-                invocations=tuple(part.invocations),
-                outgoing=tuple(part.outgoing),
-                replies=tuple([await reply_of(reply, self.activation.codec, stow) for reply in part.replies]),
-                submits=tuple([await child_of(task, call, self.activation.codec, stow) for call in part.submits]),
-                next_due=self.until,
-                phase=self._phase,
-                waits=self.notes.overtaken(),
-                ending=ending,
-                continue_as=continue_as,
-            )
-        )
+        activation = self.activation
+        answer = await activation.owner.commit(await self._transition(turn, ending, continue_as))
         before, self._committed = self._committed, answer.seq
-        self.activation.progressed(before, answer.seq)
-        note_dispositions(self.activation.address, part.outgoing, answer.outgoing)
-        for tell in part.afterwards:
+        activation.progressed(before, answer.seq)
+        if turn.outgoing:
+            note_dispositions(activation.address, turn.outgoing, answer.outgoing)
+        for tell in turn.afterwards:
             tell()
-        self.activation.pool.desk.written(self.activation.address)
-        self.operations.dispatched(part.dispatches, answer.versions)
+        activation.pool.desk.written(activation.address)
+        if turn.dispatches:
+            self.operations.dispatched(turn.dispatches, answer.versions)
+
+    async def _transition(self, turn: Turn, ending: Ending | None, continue_as: ContinueAs | None) -> CommitTurn:
+        """A turn as the store takes it. Most have a row, and nothing else."""
+        task, stow, codec, owner = self.segment.task, self.storage.stow, self.activation.codec, self.activation.owner
+        intents = [await self.operations.intent(call) for call in turn.intents] if turn.intents else ()
+        replies = [await reply_of(reply, codec, stow) for reply in turn.replies] if turn.replies else ()
+        submits = [await child_of(task, call, codec, stow) for call in turn.submits] if turn.submits else ()
+        return CommitTurn(
+            address=owner.address,
+            execution_id=owner.execution_id,
+            generation=owner.generation,
+            after=self._committed,
+            rows=tuple([await entry_of(row, stow, turn.versions.get(row.seq)) for row in turn.rows]),
+            consumed_seq=turn.consumed_seq,
+            intents=tuple(intents),
+            dispatches=turn.dispatches,
+            invocations=turn.invocations,
+            outgoing=turn.outgoing,
+            replies=tuple(replies),
+            submits=tuple(submits),
+            next_due=self.until,
+            phase=self._phase,
+            waits=self.notes.overtaken(),
+            ending=ending,
+            continue_as=continue_as,
+        )
 
     def _save_early(self, turn: Turn) -> None:
         """A turn takes long: what it was shown must not be lost with it."""
@@ -518,7 +528,7 @@ class Run:
 
     async def _save(self, turn: Turn, saving: Slot) -> None:
         try:
-            await self.commit(turn)
+            await self.commit(turn.take())
         except Exception as error:  # noqa: BLE001 - it is raised where the turn goes on
             self._failure = error
         finally:
@@ -530,3 +540,10 @@ class Run:
         if self._saving is not None:
             await self._saving
         self._check()
+
+
+def _sooner(one: datetime | None, other: datetime | None) -> datetime | None:
+    """The earlier of two moments, of which each may never come."""
+    if one is None or other is None:
+        return one or other
+    return min(one, other)

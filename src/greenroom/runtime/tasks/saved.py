@@ -13,8 +13,7 @@ from greenroom.errors import BadJournal
 from greenroom.persistence import INLINE_LIMIT, Content, Payload, digest_of, fetch
 from greenroom.persistence.journal import EntryKind, JournalEntry, OutcomeKind, ReadJournal
 from greenroom.persistence.operations import ReadOperations
-from greenroom.runtime.replay import Intent, JournalRow
-from greenroom.runtime.tasks.ids import call_id
+from greenroom.runtime.replay import CallId, Intent, JournalRow
 from greenroom.runtime.tasks.journal import row_of
 
 if TYPE_CHECKING:
@@ -137,7 +136,7 @@ async def rows_of(journal: SavedJournal) -> tuple[JournalRow, ...]:
 def intents_of(journal: SavedJournal) -> tuple[Intent, ...]:
     """What was sent, and had no outcome."""
     return tuple(
-        Intent(call=call_id(operation.call), name=operation.name, params=content_of(operation.params) or b"")
+        Intent(call=CallId.read(operation.call), name=operation.name, params=content_of(operation.params) or b"")
         for operation in journal.operations
     )
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
 
 from attrs import define, field
 
@@ -15,28 +16,33 @@ if TYPE_CHECKING:
     from greenroom.persistence import Outgoing
     from greenroom.persistence.operations import Dispatch, InvocationEnd
 
+NONE: Final[Mapping[int, int]] = MappingProxyType({})
+
 
 @define(eq=False)
 class Turn:
-    """What has been shown to control code, and is not committed yet, and what is to be done when it is."""
+    """What has been shown to control code, and is not committed yet, and what is to be done when it is.
+
+    Nearly every turn is one row and what is sent then: so everything else begins as what costs nothing.
+    """
 
     rows: list[JournalRow] = field(factory=list)
-    versions: dict[int, int] = field(factory=dict)
+    versions: Mapping[int, int] = NONE
     """Of outcomes of operations with an intent, by number of the row: the version that was sent last."""
     consumed_seq: int | None = None
-    intents: list[OperationCall] = field(factory=list)
-    dispatches: list[Dispatch] = field(factory=list)
-    invocations: list[InvocationEnd] = field(factory=list)
-    outgoing: list[Outgoing] = field(factory=list)
-    replies: list[SignalReply] = field(factory=list)
-    submits: list[OperationCall] = field(factory=list)
-    afterwards: list[Callable[[], object]] = field(factory=list)
+    intents: tuple[OperationCall, ...] = ()
+    dispatches: tuple[Dispatch, ...] = ()
+    invocations: tuple[InvocationEnd, ...] = ()
+    outgoing: tuple[Outgoing, ...] = ()
+    replies: tuple[SignalReply, ...] = ()
+    submits: tuple[OperationCall, ...] = ()
+    afterwards: tuple[Callable[[], object], ...] = ()
     """What is told to actors in memory, after the commit."""
-    again: list[Slot] = field(factory=list)
+    again: tuple[Slot, ...] = ()
     """Of flights whose next invocation waits for the record of the last one."""
-    send: list[OperationCall] = field(factory=list)
-    tell: list[OperationCall] = field(factory=list)
-    unresolved: list[OperationCall] = field(factory=list)
+    send: Sequence[OperationCall] = ()
+    tell: Sequence[OperationCall] = ()
+    unresolved: tuple[OperationCall, ...] = ()
     """Operations of which only an operator can say whether they happened."""
     end: End | None = None
 
@@ -68,9 +74,9 @@ class Turn:
             self.submits,
             self.afterwards,
         )
-        self.rows, self.versions, self.consumed_seq = [], {}, None
-        self.intents, self.dispatches, self.invocations = [], [], []
-        self.outgoing, self.replies, self.submits, self.afterwards = [], [], [], []
+        self.rows, self.versions, self.consumed_seq = [], NONE, None
+        self.intents = self.dispatches = self.invocations = ()
+        self.outgoing = self.replies = self.submits = self.afterwards = ()
         return part
 
 
