@@ -340,7 +340,7 @@ class Activation:
         """
         task, codec, stow = run.segment.task, self.codec, self.storage.stow
         if end.kind is EndKind.CONTINUED:
-            await run.commit(turn, continue_as=await self._continued(run, end))
+            await run.commits.commit(turn, continue_as=await self._continued(run, end))
             return end
         outcome, body = TaskOutcome.SUCCEEDED, end.body
         if end.kind is EndKind.CANCELLED:
@@ -352,15 +352,15 @@ class Activation:
         elif end.error is not None:
             fault = failure_of(end.error)
             if fault is None:
-                await run.commit(turn)
+                await run.commits.commit(turn)
                 raise end.error
             outcome, body = TaskOutcome.FAILED, encoded_fault(fault, codec)
         if turn.submits:  # they have to be there before they can be told
-            await run.commit(turn.take())
+            await run.commits.commit(turn.take())
         turn.outgoing += tuple([await cancel_of(task, child, codec, stow) for child in await self._open_children()])
         turn.replies += tuple(never_received(row) for row in end.unread if isinstance(row, SignalRow))
         ending = await ending_of(task, outcome, body, codec, stow)
-        await run.commit(turn, ending=evolve(ending, callbacks=await self._open_callbacks()))
+        await run.commits.commit(turn, ending=evolve(ending, callbacks=await self._open_callbacks()))
         self._has_ended()
         return end
 

@@ -18,8 +18,6 @@ import anyio
 from greenroom.actors import current_actor
 from greenroom.logs import logger_named
 from greenroom.mailbox import Slot
-from greenroom.persistence import NextMessages
-from greenroom.persistence.journal import CommitTurn, ContinueAs
 from greenroom.runtime.replay import (
     BranchWait,
     ControlKind,
@@ -39,31 +37,26 @@ from greenroom.runtime.replay import (
     WriteTime,
 )
 from greenroom.runtime.tasks.callbacks import Callbacks
+from greenroom.runtime.tasks.committing import Commits
 from greenroom.runtime.tasks.endings import OVERDUE, Oversize, overdue_id
 from greenroom.runtime.tasks.flight import Flight, Landed, News, Tried
-from greenroom.runtime.tasks.journal import entry_of, row_of_message
 from greenroom.runtime.tasks.length import is_too_long
+from greenroom.runtime.tasks.mail import Mail
 from greenroom.runtime.tasks.notes import Notes
 from greenroom.runtime.tasks.on_signal import signal_handlers
 from greenroom.runtime.tasks.operations import Operations
-from greenroom.runtime.tasks.outcomes import child_of, reply_of
-from greenroom.runtime.tasks.posting import note_dispositions
 from greenroom.runtime.tasks.stalls import PROGRESS_LIMIT
 from greenroom.runtime.tasks.turn import Place, Turn
 
 if TYPE_CHECKING:
     from greenroom.actors import Timer
     from greenroom.errors import Stalled
-    from greenroom.persistence.tasks import Ending
     from greenroom.runtime.replay import End
     from greenroom.runtime.tasks.activation import Activation
     from greenroom.runtime.tasks.agent import Agent
     from greenroom.runtime.tasks.loading import Segment
 
 logger = logger_named("greenroom.tasks")
-
-MAIL = 64
-"""Messages that become rows in one turn."""
 
 
 class Left(Enum):
@@ -87,7 +80,7 @@ class Run:
         self.loop = activation.loop
         self.storage = activation.storage
         self.place = Place(task.journal_seq, task.last_at)
-        self._committed = task.journal_seq
+        self.commits = Commits(self)
         self.operations = Operations(self)
         self.callbacks = Callbacks(self)
         self.notes = Notes(self)
@@ -114,12 +107,10 @@ class Run:
         """What became of signals with the last row that is on record: it may not be."""
         self._news: list[News] = []
         """In the order in which it came."""
-        self._mail: bool = activation.mail_came or task.last_seq > task.handled_seq
-        self._seen = task.handled_seq
-        """Messages up to here have rows."""
+        self._mail = Mail(self)
         self._slot: Slot | None = None
-        self._saving: Slot | None = None
-        self._failure: BaseException | None = None
+        self.failure: BaseException | None = None
+        """What has struck beside control code: it is raised where that goes on."""
         self._waits: tuple[BranchWait, ...] = ()
         self._patience = activation.pool.patience
         self._shown: Turn | None = None
@@ -135,7 +126,7 @@ class Run:
 
     def look(self) -> None:
         """There may be a message."""
-        self._mail = True
+        self._mail.has_come = True
         self.wake()
 
     def cut_short(self) -> None:
@@ -158,6 +149,11 @@ class Run:
     def waits(self) -> tuple[BranchWait, ...]:
         """What its branches wait for."""
         return self._waits
+
+    @property
+    def phase(self) -> str | None:
+        """What control code says it is at."""
+        return self.engine.machine.phase
 
     def wake(self) -> None:
         if self._slot is not None and not self._slot.done():
@@ -185,7 +181,7 @@ class Run:
     def flight_failed(self, flight: Flight, error: BaseException) -> None:
         """A defect of ours, or the end of the event loop."""
         self.operations.flights.pop(flight.call, None)
-        self._failure = error
+        self.failure = error
         self.wake()
 
     # -------------------------------------------------------------------------------------------------- the run
@@ -232,7 +228,7 @@ class Run:
     def take_long(self) -> None:
         """The turn in hand takes long."""
         if self._shown is not None:
-            self._save_early(self._shown)
+            self.commits.save_early(self._shown)
         self._watch(self.engine.turns)
 
     def _watch(self, number: int) -> None:
@@ -256,11 +252,11 @@ class Run:
             await self._settle(turn)
             if turn.end is not None:
                 return await activation.finish(self, turn, turn.end)
-            await self.commit(turn)
-            if is_too_long(self.segment.task.journal_seq, self._committed, limit):
+            await self.commits.commit(turn)
+            if is_too_long(self.segment.task.journal_seq, self.commits.rows, limit):
                 await self._leave()
                 raise Oversize(
-                    f"its journal has {self._committed:,} rows in segment {self.segment.task.segment}, and {limit:,} are the most: "
+                    f"its journal has {self.commits.rows:,} rows in segment {self.segment.task.segment}, and {limit:,} are the most: "
                     "a task that goes on for long begins a new segment, by `task.continue_as(request)`"
                 )
             if turn.unresolved:
@@ -286,27 +282,8 @@ class Run:
                 turn.unresolved += (news.flight.call,)
             else:
                 await self.show(turn, self.operations.landed(turn, news))
-        if self._mail:
-            await self._take_mail(turn)
-
-    async def _take_mail(self, turn: Turn) -> None:
-        self._mail = False
-        query = NextMessages(address=self.activation.address, after=self._seen, limit=MAIL)
-        page = await self.storage.surely(self.storage.store.read, query)
-        self._mail |= len(page) == MAIL
-        for message in page:
-            at = self.place.next_at(message.accepted_at)
-            codec, fetch = self.activation.codec, self.storage.fetch
-            row = await row_of_message(message, self.place.seq + 1, at, codec, fetch)
-            self._seen = turn.consumed_seq = message.seq or self._seen
-            await self.show(turn, row)
-
-    async def _mail_in_time(self, turn: Turn) -> bool:
-        """A timer is due while messages are waited for: those that were accepted before count. True: there were some."""
-        seen = self._seen
-        if self.engine.machine.signals.are_awaited:
-            await self._take_mail(turn)
-        return self._seen != seen
+        if self._mail.has_come:
+            await self._mail.take(turn)
 
     async def _settle(self, turn: Turn) -> None:
         """Go on until something has to be sent or waited for, or the segment has ended."""
@@ -329,7 +306,7 @@ class Run:
                 case Finish(end):
                     turn.end = end
                     return
-                case WriteTime() if await self._mail_in_time(turn):
+                case WriteTime() if await self._mail.take_in_time(turn):
                     continue
                 case WriteTime(timer, stamp):
                     at = max(self.place.next_at(self.storage.now()), timer.due)
@@ -346,10 +323,14 @@ class Run:
         except Exception:
             # What has happened has happened, whatever control code makes of it.
             await self._saved()
-            await self.commit(turn)
+            await self.commits.commit(turn)
             raise
-        if self._saving is not None:
+        if self.commits.saving or self.failure is not None:
             await self._saved()
+
+    async def _saved(self) -> None:
+        await self.commits.saved()
+        self._check()
 
     @property
     def _is_overdue(self) -> bool:
@@ -372,11 +353,11 @@ class Run:
 
     @property
     def _nothing_new(self) -> bool:
-        return not (self._news or self._mail or self._failure or self.activation.stopping)
+        return not (self._news or self._mail.has_come or self.failure or self.activation.stopping)
 
     def _check(self) -> None:
-        if self._failure is not None:
-            raise self._failure
+        if self.failure is not None:
+            raise self.failure
 
     def _send(self, turn: Turn) -> None:
         """All is durable: let it out."""
@@ -422,7 +403,7 @@ class Run:
                 await self._park()
             if not self.notes.due:
                 return
-            await self._note()
+            await self.commits.note()
             if not self._nothing_new or self.activation.evicted or (until is not None and until <= self.storage.now()):
                 return
 
@@ -449,12 +430,12 @@ class Run:
                     self.place.passed(row)
                 else:
                     self.operations.note_end(turn, news)
-            await self.commit(turn)
+            await self.commits.commit(turn)
             self._check()
             if self.operations.flights and not self._news:
                 await self._park()
         # Operations that are open to control code have landed, or are to be sent, or to be sent again: it has something to do.
-        return Left.STOPPED if self.engine.machine.open or self._mail else Left.EVICTED
+        return Left.STOPPED if self.engine.machine.open or self._mail.has_come else Left.EVICTED
 
     async def _ground(self) -> None:
         """Nothing of it is in flight when it is over, however it was cut short: until then nobody else may have the task."""
@@ -462,84 +443,6 @@ class Run:
         with anyio.CancelScope(shield=True):
             while self.operations.flights:
                 await self._park()
-
-    # ---------------------------------------------------------------------------------------------------- committing
-
-    async def _note(self) -> None:
-        """Tell people what it waits for. Nothing of it waits to be committed."""
-        waits = self.notes.take()
-        if waits is not None:
-            fields = self.activation.owner.fields
-            await self.activation.owner.commit(
-                CommitTurn(**fields, after=self._committed, waits=waits, next_due=self.until, phase=self._phase)
-            )
-
-    @property
-    def _phase(self) -> str | None:
-        return self.engine.machine.phase
-
-    async def commit(self, turn: Turn, *, ending: Ending | None = None, continue_as: ContinueAs | None = None) -> None:
-        """Commit a turn, and how the segment ends if it does. Raises `NotOurs`."""
-        if turn.is_empty and ending is None and continue_as is None:
-            return
-        activation = self.activation
-        answer = await activation.owner.commit(await self._transition(turn, ending, continue_as))
-        before, self._committed = self._committed, answer.seq
-        activation.progressed(before, answer.seq)
-        if turn.outgoing:
-            note_dispositions(activation.address, turn.outgoing, answer.outgoing)
-        for tell in turn.afterwards:
-            tell()
-        activation.pool.desk.written(activation.address)
-        if turn.dispatches:
-            self.operations.dispatched(turn.dispatches, answer.versions)
-
-    async def _transition(self, turn: Turn, ending: Ending | None, continue_as: ContinueAs | None) -> CommitTurn:
-        """A turn as the store takes it. Most have a row, and nothing else."""
-        task, stow, codec, owner = self.segment.task, self.storage.stow, self.activation.codec, self.activation.owner
-        intents = [await self.operations.intent(call) for call in turn.intents] if turn.intents else ()
-        replies = [await reply_of(reply, codec, stow) for reply in turn.replies] if turn.replies else ()
-        submits = [await child_of(task, call, codec, stow) for call in turn.submits] if turn.submits else ()
-        return CommitTurn(
-            address=owner.address,
-            execution_id=owner.execution_id,
-            generation=owner.generation,
-            after=self._committed,
-            rows=tuple([await entry_of(row, stow, turn.versions.get(row.seq)) for row in turn.rows]),
-            consumed_seq=turn.consumed_seq,
-            intents=tuple(intents),
-            dispatches=turn.dispatches,
-            invocations=turn.invocations,
-            outgoing=turn.outgoing,
-            replies=tuple(replies),
-            submits=tuple(submits),
-            next_due=self.until,
-            phase=self._phase,
-            waits=self.notes.overtaken(),
-            ending=ending,
-            continue_as=continue_as,
-        )
-
-    def _save_early(self, turn: Turn) -> None:
-        """A turn takes long: what it was shown must not be lost with it."""
-        if self.activation.owner.held and self._saving is None:
-            self._saving = self.loop.slot()
-            self.activation.spawn(partial(self._save, turn, self._saving), "saves its rows")
-
-    async def _save(self, turn: Turn, saving: Slot) -> None:
-        try:
-            await self.commit(turn.take())
-        except Exception as error:  # noqa: BLE001 - it is raised where the turn goes on
-            self._failure = error
-        finally:
-            self._saving = None
-            if not saving.done():
-                saving.set_result(None)
-
-    async def _saved(self) -> None:
-        if self._saving is not None:
-            await self._saving
-        self._check()
 
 
 def _sooner(one: datetime | None, other: datetime | None) -> datetime | None:
