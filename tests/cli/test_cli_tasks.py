@@ -11,12 +11,16 @@ import anyio
 import pytest
 
 import greenroom as gr
+from greenroom.persistence import RegisterSchedule, SchedulePlan
 from greenroom.testing import replay
 from tests.cli.reviews import POOL, Review, Reviewer, serve
-from tests.cli.stores import complaint, greenroom, objects
+from tests.cli.stores import complaint, greenroom, objects, with_store
+from tests.persistence.stores import done
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from greenroom.persistence import Committer
 
 REVIEW = "tests.cli.reviews:Review"
 STEER = "tests.cli.reviews:Steer"
@@ -168,6 +172,34 @@ def test_tasks_are_listed_in_order_and_chosen(served: str) -> None:
     assert told("tasks", "--pool", "service/others", store=served) == []
     *_, more = command("tasks", "--limit", "2", store=served)
     assert more == "and more: --after T1 shows those behind"
+
+
+def test_schedules_are_listed_with_their_rules_and_whether_anybody_sees_to_them(url: str) -> None:
+    plans = {
+        "service/hourly": SchedulePlan(pool=POOL, request_type=REVIEW, every=3600.0, catch_up=60.0),
+        "service/yearly": SchedulePlan(pool=POOL, cron="0 0 1 1 *", time_zone="Asia/Tokyo", catch_up=60.0),
+    }
+
+    async def register(store: Committer) -> None:
+        for path, plan in plans.items():
+            await done(store, RegisterSchedule(schedule=path, plan=plan))
+
+    with_store(url, register, days_ago=10)
+    _, titles, hourly, yearly = command("schedules", store=url)
+    assert titles.split() == ["schedule", "submits", "to", "when", "next", "last", "task"]
+    assert hourly.split()[:5] == ["service/hourly", "Review", POOL, "every", "3600s"]
+    assert "overdue for 10d" in hourly
+    assert "0 0 1 1 * Asia/Tokyo" in yearly
+    first, second = told("schedules", store=url)
+    assert (first["path"], first["every"], first["last_task"]) == ("service/hourly", 3600.0, None)
+    assert first["overdue"] > 9 * 86_400
+    assert second["next_moment"].endswith("-12-31T15:00:00Z")
+
+
+def test_a_store_on_which_no_schedule_was_started_says_so(served: str) -> None:
+    (line,) = command("schedules", store=served)
+    assert line.endswith(": no schedule was ever started on it")
+    assert told("schedules", store=served) == []
 
 
 def test_show_says_in_its_first_line_why_a_task_does_not_move(served: str) -> None:

@@ -13,7 +13,7 @@ from greenroom.persistence.deliveries import BeginDelivery, BuryMessage, Outgoin
 from greenroom.persistence.journal import CommitTurn, ContinueAs, EntryKind, JournalEntry, OutcomeKind
 from greenroom.persistence.messages import AcceptMessage, AdmitDue
 from greenroom.persistence.operations import DecideOperation, Decision, Dispatch, EffectKind, Intent, InvocationEnd
-from greenroom.persistence.schedules import PassMoment, RegisterSchedule
+from greenroom.persistence.schedules import PassMoment, RegisterSchedule, SchedulePlan
 from greenroom.persistence.task_pools import RegisterTaskPool
 from greenroom.persistence.tasks import (
     ClaimTask,
@@ -90,7 +90,7 @@ def schedule(world: World) -> Transition[Any]:
     """A schedule becomes known, or moves on."""
     name = world.choose(("s1", "s2"))
     if world.one("SELECT 1 FROM schedules WHERE schedule = ?", name) is None:
-        return RegisterSchedule(schedule=name)
+        return RegisterSchedule(schedule=name, plan=SchedulePlan(pool=POOLS[0], overlap=True, catch_up=60.0))
     moment = instant(world.now() + world.choose((-1, 1, 7, 10**6)))
     wanted = new_task(world) if world.pick(4) else None
     return PassMoment(schedule=name, moment=moment, task=wanted, overlap=bool(world.pick(2)))

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from greenroom.persistence.schedules import MomentEnd, MomentPassed, PassMoment, RegisterSchedule
+from greenroom.persistence.schedules import (
+    ListSchedules,
+    MomentEnd,
+    MomentPassed,
+    PassMoment,
+    RegisterSchedule,
+    SchedulePlan,
+)
 from greenroom.persistence.task_pools import RegisterTaskPool
 from greenroom.persistence.tasks import ReadTask
 from greenroom.persistence.transitions import RefusalReason, Refused
@@ -18,11 +25,13 @@ if TYPE_CHECKING:
     from greenroom.persistence.store import Store
     from tests.persistence.stores import Database
 
+PLAN = SchedulePlan(pool=POOL, request_type="m:R", every=60.0, catch_up=3600.0)
+
 
 async def ready(store: Store) -> None:
     await done(store, register("e1"))
     await open_pool(store)
-    await done(store, RegisterSchedule(schedule="s"))
+    await done(store, RegisterSchedule(schedule="s", plan=PLAN))
 
 
 def at(database: Database, seconds: float, task_id: str | None = None, *, overlap: bool = False) -> PassMoment:
@@ -32,11 +41,11 @@ def at(database: Database, seconds: float, task_id: str | None = None, *, overla
 
 async def test_a_schedule_begins_when_it_becomes_known_and_goes_on_from_where_it_is(database: Database) -> None:
     async with database.open() as store:
-        begun = (await done(store, RegisterSchedule(schedule="s"))).passed_at
+        begun = (await done(store, RegisterSchedule(schedule="s", plan=PLAN))).passed_at
         assert begun == database.time.at(0)
         passed = await done(store, at(database, 5))
         database.time.pass_time(60)
-        assert (await done(store, RegisterSchedule(schedule="s"))).passed_at == passed.passed_at
+        assert (await done(store, RegisterSchedule(schedule="s", plan=PLAN))).passed_at == passed.passed_at
 
 
 async def test_a_moment_has_its_task_once(database: Database) -> None:
@@ -79,7 +88,7 @@ async def test_a_moment_passes_without_a_task_while_the_last_one_has_not_ended_u
 
 async def test_a_moment_stays_open_while_its_pool_is_unknown_or_full(database: Database) -> None:
     async with database.open() as store:
-        await done(store, RegisterSchedule(schedule="s"))
+        await done(store, RegisterSchedule(schedule="s", plan=PLAN))
         assert await refused(store, at(database, 1, "t1")) is RefusalReason.UNKNOWN_POOL
         await done(store, RegisterTaskPool(pool=POOL, queue_limit=1))
         await done(store, submit("other"))
@@ -118,7 +127,28 @@ async def test_a_task_that_is_there_already_is_that_of_its_moment(database: Data
 async def test_schedules_do_not_know_of_each_other(database: Database) -> None:
     async with database.open() as store:
         await ready(store)
-        await done(store, RegisterSchedule(schedule="other"))
+        await done(store, RegisterSchedule(schedule="other", plan=PLAN))
         await done(store, at(database, 5, "t1"))
         item = PassMoment(schedule="other", moment=database.time.at(5) - timedelta(seconds=1), task=new("t2"))
         assert (await done(store, item)).end is MomentEnd.SUBMITTED
+
+
+async def test_schedules_are_listed_by_name_with_how_far_they_have_come_and_the_plan_they_were_started_with_last(
+    database: Database,
+) -> None:
+    async with database.open() as store:
+        await ready(store)
+        begun = database.time.at(0)
+        nightly = SchedulePlan(pool="elsewhere", cron="0 3 * * *", time_zone="Asia/Tokyo", overlap=True, catch_up=0.25)
+        await done(store, RegisterSchedule(schedule="nightly", plan=PLAN))
+        await done(store, at(database, 5, "t1"))
+        passed = await done(store, at(database, 60))
+        database.time.pass_time(7)
+        await done(store, RegisterSchedule(schedule="nightly", plan=nightly))
+        first, second = await store.read(ListSchedules())
+        assert (first.schedule, first.plan, first.last_task) == ("nightly", nightly, None)
+        assert (first.passed_at, first.registered_at, first.at) == (begun, begun, database.time.at(0))
+        assert (second.schedule, second.plan, second.last_task) == ("s", PLAN, "t1")
+        assert second.passed_at == passed.passed_at
+        assert await store.read(ListSchedules(limit=1)) == (first,)
+        assert await store.read(ListSchedules(after="nightly")) == (second,)

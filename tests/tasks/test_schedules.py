@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
 
 import anyio
 import pytest
 
 import greenroom as gr
 from greenroom.persistence.tasks import ListTasks
+from greenroom.runtime.tasks import moments
 from tests.durable.helpers import events_of, until
 from tests.tasks.scripts import POOL, Job, agents, patient
 
@@ -55,6 +57,8 @@ class Desk:
         {"cron": "0 3 * * *", "time_zone": "../../etc/passwd"},
         {"every": 1.0, "overlap": "wait"},
         {"every": 1.0, "catch_up": 0.0},
+        {"every": 1.0, "catch_up": float("inf")},
+        {"every": 1e300},
         {"every": 1.0, "deadline": -1.0},
     ],
     ids=repr,
@@ -206,3 +210,55 @@ async def test_c07_a_year_of_nights_is_a_task_each_night_at_three_by_the_clocks_
     assert len(seen) == 40
     assert {moment.minute for moment in seen} == {0}
     assert {moment.hour for moment in seen} <= {1, 2}
+
+
+async def test_a_client_lists_schedules_with_their_rules_their_last_tasks_and_their_next_moments(
+    database: Shared,
+) -> None:
+    pool, tick = Desk().tree(catch_up=200.0)
+    nightly = gr.Schedule(
+        "nightly", pool, lambda _: Job(), cron="0 3 * * *", time_zone="Europe/Berlin", overlap="allow"
+    )
+    async with database.runtime(pool, tick, nightly), database.client() as client:
+        await anyio.sleep(61)
+        first, second = [schedule async for schedule in client.schedules()]
+        assert (first.path, first.pool, first.request_type) == ("service/nightly", POOL, None)
+        assert (first.cron, first.time_zone, first.every) == ("0 3 * * *", "Europe/Berlin", None)
+        assert (first.overlap, first.catch_up, first.last_task) == (True, 3600.0, None)
+        assert first.next_moment is not None
+        assert first.next_moment.astimezone(ZoneInfo("Europe/Berlin")).hour == 3
+        assert (second.path, second.pool, second.request_type) == ("service/tick", POOL, "tests.tasks.scripts:Job")
+        assert (second.cron, second.time_zone, second.every) == (None, None, 60.0)
+        assert (second.overlap, second.catch_up, second.overdue) == (False, 200.0, 0.0)
+        assert second.last_task == f"service/tick@{second.settled_to.isoformat().replace('+00:00', 'Z')}"
+        assert second.next_moment == second.settled_to + timedelta(seconds=60)
+        assert [each async for each in client.schedules(after="service/nightly")] == [second]
+
+
+async def test_a_schedule_that_nobody_runs_is_overdue(database: Shared) -> None:
+    async with database.runtime(*Desk().tree()):
+        await anyio.sleep(1)
+    await anyio.sleep(600)
+    async with database.client() as client:
+        (schedule,) = [schedule async for schedule in client.schedules()]
+    assert 540 <= schedule.overdue <= 601
+
+
+async def test_the_next_moment_of_a_rule_that_cannot_be_told_here_is_none(
+    database: Shared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool = agents(Desk().script)
+    async with (
+        database.runtime(pool, gr.Schedule("nightly", pool, Job(), cron="0 3 * * *")),
+        database.client() as client,
+    ):
+        await anyio.sleep(1)
+        monkeypatch.setattr(moments, "find_spec", lambda _: None)
+        (schedule,) = [schedule async for schedule in client.schedules()]
+        assert (schedule.cron, schedule.next_moment, schedule.overdue) == ("0 3 * * *", None, 0.0)
+
+
+async def test_a_schedule_whose_request_cannot_be_stored_does_not_start(database: Shared) -> None:
+    with pytest.raises(gr.StartFailed, match="object"):
+        async with database.runtime(agents(Desk().script), gr.Schedule("tick", POOL, object(), every=60.0)):
+            pass

@@ -94,6 +94,14 @@ def tasks(
     )
 
 
+def schedules(url: UrlOption = None, json: JsonOption = False) -> None:
+    """List schedules: what each submits and when, its next moment, and the task that it has submitted last.
+
+    One that is overdue is run by nobody, or the queue of its pool is full.
+    """
+    raise typer.Exit(tasked.list_schedules(url, Output(json=json)))
+
+
 def show(task_id: TaskArgument, url: UrlOption = None, body: BodyOption = False, json: JsonOption = False) -> None:
     """Show a task: first, in one line, why it is not moving."""
     raise typer.Exit(tasked.show(url, Output(json=json), task_id, bodies=body))
@@ -199,6 +207,6 @@ def export(
 
 def add_to(app: typer.Typer) -> None:
     """Make them commands of this program."""
-    for command in (submit, tasks, show, events, signal, release, cancel, terminate, export):
+    for command in (submit, tasks, schedules, show, events, signal, release, cancel, terminate, export):
         app.command(epilog=STATUSES)(command)
     app.command("new-attempt", epilog=STATUSES)(new_attempt)

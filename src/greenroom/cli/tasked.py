@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from greenroom.runtime.client import Client
     from greenroom.runtime.tasks.events import JournalEvent
     from greenroom.runtime.tasks.handle import TaskHandle
+    from greenroom.runtime.tasks.scheduled import ScheduleInfo
     from greenroom.runtime.tasks.status import TaskStatus
 
 NO_TYPE: Final = 'a signal is received by its class: give --type MODULE:CLASS, or name it in the JSON as "$"'
@@ -96,6 +97,46 @@ def list_tasks(
             out.say(f"and more: --after {found[-1].task_id} shows those behind")
 
     return run_client("tasks", url, work)
+
+
+def list_schedules(url: str | None, out: Output) -> int:
+    """List schedules."""
+
+    async def work(client: Client) -> None:
+        found = [schedule async for schedule in client.schedules()]
+        out.say(headline(client, found, "no schedule was ever started on it"))
+        for schedule in found:
+            out.record({**attrs.asdict(schedule), "overdue": schedule.overdue})
+        out.table(
+            {"schedule": "left", "submits": "left", "to": "left", "when": "left", "next": "left", "last task": "left"},
+            [
+                (
+                    schedule.path,
+                    (schedule.request_type or "").rpartition(":")[2],
+                    schedule.pool or "",
+                    _when(schedule),
+                    _next(schedule),
+                    schedule.last_task or "",
+                )
+                for schedule in found
+            ],
+        )
+
+    return run_client("schedules", url, work)
+
+
+def _when(schedule: ScheduleInfo) -> str:
+    """The rule of a schedule, for people."""
+    if schedule.every is not None:
+        return f"every {schedule.every:g}s"
+    return "" if schedule.cron is None else f"{schedule.cron} {schedule.time_zone or 'UTC'}"
+
+
+def _next(schedule: ScheduleInfo) -> str:
+    if schedule.next_moment is None:
+        return ""
+    overdue = f", overdue for {seconds_between(schedule.next_moment, schedule.at)}" if schedule.overdue else ""
+    return f"{schedule.next_moment.isoformat(timespec='seconds').replace('+00:00', 'Z')}{overdue}"
 
 
 def show(url: str | None, out: Output, task_id: str, *, bodies: bool) -> int:

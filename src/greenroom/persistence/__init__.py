@@ -158,7 +158,16 @@ from greenroom.persistence.outbox import (
 from greenroom.persistence.pools import PoolRecord, PoolRegistered, ReadPool, RegisterPool
 from greenroom.persistence.renewal import Execution, start_execution
 from greenroom.persistence.retention import Prunable, Prune, Pruned, Retention, prune
-from greenroom.persistence.schedules import MomentEnd, MomentPassed, PassMoment, RegisterSchedule, ScheduleAt
+from greenroom.persistence.schedules import (
+    ListSchedules,
+    MomentEnd,
+    MomentPassed,
+    PassMoment,
+    RegisterSchedule,
+    ScheduleAt,
+    SchedulePlan,
+    ScheduleRecord,
+)
 from greenroom.persistence.store import Store, open_store
 from greenroom.persistence.task_pools import (
     ListTaskPools,
@@ -293,6 +302,7 @@ __all__ = [
     "ListExecutions",
     "ListMessages",
     "ListObservations",
+    "ListSchedules",
     "ListTaskPools",
     "ListTasks",
     "LostReleased",
@@ -366,6 +376,8 @@ __all__ = [
     "Retention",
     "RunnableTasks",
     "ScheduleAt",
+    "SchedulePlan",
+    "ScheduleRecord",
     "SchemaReport",
     "Sending",
     "SetTimer",

@@ -10,16 +10,32 @@ from attrs import field, frozen, validators
 
 from greenroom.persistence.clock import aware
 from greenroom.persistence.tasks import NewTask
-from greenroom.persistence.transitions import Row, Transition
+from greenroom.persistence.transitions import Query, Row, Transition
+
+
+@frozen(kw_only=True)
+class SchedulePlan:
+    """What a schedule does, as those that run it say: for people. The store itself goes by none of it."""
+
+    pool: str
+    request_type: str | None = None
+    """None: the request is made of the moment."""
+    cron: str | None = None
+    time_zone: str | None = None
+    every: float | None = None
+    overlap: bool = False
+    catch_up: float
+    """Seconds, as `every`."""
 
 
 @frozen(kw_only=True)
 class RegisterSchedule(Transition["ScheduleAt"]):
-    """Know a schedule from now on: moments before that are none of its. One that is known goes on from where it is."""
+    """Know a schedule from now on: moments before that are none of its. One that is known goes on from where it is, by this plan."""
 
     alone: ClassVar[bool] = True
 
     schedule: str = field(validator=validators.min_len(1))
+    plan: SchedulePlan
 
 
 @frozen
@@ -78,3 +94,27 @@ class MomentPassed:
     end: MomentEnd
     passed_at: datetime
     """So are all up to here."""
+
+
+@frozen(kw_only=True)
+class ScheduleRecord:
+    """A schedule, as it was when it was read."""
+
+    schedule: str
+    plan: SchedulePlan | None
+    """Of those that have started it last; None: nobody has, since the store knows plans."""
+    passed_at: datetime
+    """Its moments up to here are settled."""
+    last_task: str | None
+    """The task that it has submitted last."""
+    registered_at: datetime
+    """For the first time."""
+    at: datetime
+
+
+@frozen(kw_only=True)
+class ListSchedules(Query[tuple[ScheduleRecord, ...]]):
+    """All schedules that were ever registered, by name, a page at a time; `after` is the last name seen."""
+
+    after: str = ""
+    limit: int = field(default=1000, validator=validators.ge(1))

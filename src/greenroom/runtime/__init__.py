@@ -35,6 +35,7 @@ from greenroom.runtime.tasks.on_signal import on_signal
 from greenroom.runtime.tasks.operator import OperationInfo
 from greenroom.runtime.tasks.saved import SavedJournal, SavedOperation, SavedRow
 from greenroom.runtime.tasks.schedule import MomentSkipped, Schedule
+from greenroom.runtime.tasks.scheduled import ScheduleInfo
 from greenroom.runtime.tasks.stalls import PoolUnserved, TaskStalled
 from greenroom.runtime.tasks.status import TaskStatus
 from greenroom.runtime.tasks.submitting import SubmitOptions
@@ -75,6 +76,7 @@ __all__ = [
     "SavedOperation",
     "SavedRow",
     "Schedule",
+    "ScheduleInfo",
     "ShutdownReport",
     "Stage",
     "Standstill",

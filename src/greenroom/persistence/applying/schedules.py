@@ -11,9 +11,12 @@ from greenroom.persistence.schedules import MomentEnd, MomentPassed, PassMoment,
 from greenroom.persistence.tasks import Submission
 from greenroom.persistence.transitions import RefusalReason, Refused
 
-# A schedule that is new.
-INSERT_SCHEDULE: Final = (
-    "INSERT INTO schedules (schedule, passed_at, registered_at) VALUES ($1, $2, $2) ON CONFLICT (schedule) DO NOTHING"
+# A schedule by its plan as it is now. How far it has come stays as it is.
+UPSERT_SCHEDULE: Final = (
+    "INSERT INTO schedules (schedule, passed_at, registered_at, pool, request_type, cron, time_zone, period, overlap, catch_up) "
+    "VALUES ($1, $2, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (schedule) DO UPDATE SET pool = excluded.pool, "
+    "request_type = excluded.request_type, cron = excluded.cron, time_zone = excluded.time_zone, period = excluded.period, "
+    "overlap = excluded.overlap, catch_up = excluded.catch_up"
 )
 # How far one has come, while nobody else moves it on.
 LOCK_SCHEDULE: Final = "SELECT passed_at, address FROM schedules WHERE schedule = $1 FOR NO KEY UPDATE"
@@ -24,7 +27,10 @@ SELECT_OPEN: Final = "SELECT 1 FROM tasks WHERE address = $1 AND outcome IS NULL
 
 
 async def register(unit: Unit, item: RegisterSchedule) -> ScheduleAt:
-    await unit.tx.change(INSERT_SCHEDULE, item.schedule, unit.now)
+    plan = item.plan
+    period = None if plan.every is None else round(plan.every * 1e6)
+    told = (plan.pool, plan.request_type, plan.cron, plan.time_zone, period, plan.overlap, round(plan.catch_up * 1e6))
+    await unit.tx.change(UPSERT_SCHEDULE, item.schedule, unit.now, *told)
     passed_at, _ = await _locked(unit, item.schedule)
     return ScheduleAt(instant(passed_at))
 

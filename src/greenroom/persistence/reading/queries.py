@@ -33,7 +33,7 @@ from greenroom.persistence.messages import (
 from greenroom.persistence.observations import ListObservations, Observation
 from greenroom.persistence.outbox import DueOutbox, FlushableHeld, Held, HeldForHolders, OutboxRecord, ReadOutbox
 from greenroom.persistence.pools import PoolRecord, ReadPool
-from greenroom.persistence.reading import tasks
+from greenroom.persistence.reading import schedules, tasks
 from greenroom.persistence.reading.records import (
     ADDRESS,
     CALLBACK,
@@ -309,5 +309,6 @@ READERS: Final[dict[type[Query[Any]], Callable[[Reader, Any], Awaitable[Any]]]] 
     ReadOutbox: read_outbox,
     ReadPool: read_pool,
     StoreNow: store_now,
+    **schedules.READERS,
     **tasks.READERS,
 }

@@ -15,7 +15,7 @@ from attrs import frozen
 
 Dialect = Literal["sqlite", "postgres"]
 
-CODE: Final = 3
+CODE: Final = 4
 """What this code counts as: the latest migration that it knows."""
 
 
@@ -29,7 +29,12 @@ class Migration:
     """Code older than that cannot work with the schema after this step."""
 
 
-MIGRATIONS: Final = (Migration(1, oldest_code=1), Migration(2, oldest_code=2), Migration(3, oldest_code=2))
+MIGRATIONS: Final = (
+    Migration(1, oldest_code=1),
+    Migration(2, oldest_code=2),
+    Migration(3, oldest_code=2),
+    Migration(4, oldest_code=2),
+)
 
 
 def sql_of(migration: Migration, dialect: Dialect) -> str:

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack, overload
 import anyio
 
 from greenroom.mailbox import current_loop
+from greenroom.persistence.schedules import ListSchedules, ScheduleRecord
 from greenroom.persistence.tasks import Condition, ListTasks, TaskRecord
 from greenroom.runtime.client.opened import OpenedStore
 from greenroom.runtime.listing import PAGE, Listing
 from greenroom.runtime.tasks.codec import TaskCodec
 from greenroom.runtime.tasks.handle import TaskHandle
 from greenroom.runtime.tasks.ids import check_task_id
+from greenroom.runtime.tasks.scheduled import ScheduleInfo, schedule_info
 from greenroom.runtime.tasks.status import TaskStatus, status_of
 from greenroom.runtime.tasks.submitting import SubmitOptions, submit
 
@@ -71,6 +73,17 @@ class Tasks(OpenedStore):
 
         async def show(record: TaskRecord) -> TaskStatus:
             return status_of(record)
+
+        return Listing(read, show)
+
+    def schedules(self, *, after: str = "") -> AsyncIterator[ScheduleInfo]:
+        """All schedules that were ever started on this store, in the order of their paths; those behind `after`."""
+
+        async def read(last: ScheduleRecord | None) -> Sequence[ScheduleRecord]:
+            return await self._store.read(ListSchedules(after=after if last is None else last.schedule, limit=PAGE))
+
+        async def show(record: ScheduleRecord) -> ScheduleInfo:
+            return schedule_info(record)
 
         return Listing(read, show)
 

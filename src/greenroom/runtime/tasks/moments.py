@@ -14,6 +14,8 @@ from greenroom.mailbox import is_seconds
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND: Final = timedelta(microseconds=1)
+CENTURY: Final = 3_155_760_000.0
+"""Seconds. Beyond that the arithmetic of dates ends."""
 
 
 class Moments(Protocol):
@@ -59,8 +61,8 @@ def rule(where: str, *, cron: str | None, every: float | None, time_zone: str | 
     if (cron is None) == (every is None):
         raise BadSpec(f"{where}give either cron='0 3 * * *' or every=3600.0")
     if every is not None:
-        if not is_seconds(every) or every < 1e-6:
-            raise BadSpec(f"{where}every={every!r}: a number of seconds above 0")
+        if not is_seconds(every) or not 1e-6 <= every <= CENTURY:
+            raise BadSpec(f"{where}every={every!r}: a number of seconds above 0, for no more than a century")
         if time_zone is not None:
             raise BadSpec(
                 f"{where}time_zone={time_zone!r}: only cron expressions have one; every= counts seconds in UTC"

@@ -19,10 +19,10 @@ from greenroom.errors import BadSpec, Misuse
 from greenroom.logs import logger_named
 from greenroom.mailbox import is_seconds
 from greenroom.persistence import Refused
-from greenroom.persistence.schedules import MomentEnd, PassMoment, RegisterSchedule
+from greenroom.persistence.schedules import MomentEnd, PassMoment, RegisterSchedule, SchedulePlan
 from greenroom.runtime.tasks.agents import Agents
 from greenroom.runtime.tasks.ids import check_task_id
-from greenroom.runtime.tasks.moments import MICROSECOND, Moments, rule
+from greenroom.runtime.tasks.moments import CENTURY, MICROSECOND, Moments, rule
 from greenroom.runtime.tasks.submitting import new_task
 from greenroom.supervisors import Child
 from greenroom.supervisors.specs import WITH_A_STORE
@@ -30,6 +30,7 @@ from greenroom.supervisors.specs import WITH_A_STORE
 if TYPE_CHECKING:
     from greenroom.persistence.tasks import NewTask
     from greenroom.runtime.durable.storage import Storage
+    from greenroom.runtime.tasks.codec import TaskCodec
 
 logger = logger_named("greenroom.schedules")
 
@@ -61,6 +62,9 @@ class Plan:
     pool: str | Agents[Any, Any]
     request: object
     moments: Moments
+    cron: str | None
+    every: float | None
+    time_zone: str | None
     overlap: bool
     catch_up: timedelta
     deadline: timedelta | None
@@ -69,6 +73,18 @@ class Plan:
 
     def request_at(self, moment: datetime) -> object:
         return self.request(moment) if callable(self.request) else self.request
+
+    def told(self, pool: str, codec: TaskCodec) -> SchedulePlan:
+        """The same for the store. Raises `NotEncodable` for a request that no task can have."""
+        return SchedulePlan(
+            pool=pool,
+            request_type=None if callable(self.request) else codec.message(self.request).type,
+            cron=self.cron,
+            time_zone=self.time_zone,
+            every=self.every,
+            overlap=self.overlap,
+            catch_up=self.catch_up.total_seconds(),
+        )
 
 
 class Schedule(Child):
@@ -117,12 +133,15 @@ class Schedule(Child):
         if overlap not in ("skip", "allow"):
             raise BadSpec(f"{where}overlap={overlap!r}: 'skip' or 'allow'")
         for option, seconds in (("catch_up", catch_up), ("deadline", deadline)):
-            if seconds is not None and not is_seconds(seconds):
-                raise BadSpec(f"{where}{option}={seconds!r}: a number of seconds above 0")
+            if seconds is not None and not (is_seconds(seconds) and seconds <= CENTURY):
+                raise BadSpec(f"{where}{option}={seconds!r}: a number of seconds above 0, for no more than a century")
         plan = Plan(
             pool=pool,
             request=request,
             moments=rule(where, cron=cron, every=every, time_zone=time_zone),
+            cron=cron,
+            every=every,
+            time_zone=time_zone,
             overlap=overlap == "allow",
             catch_up=timedelta(seconds=catch_up),
             deadline=None if deadline is None else timedelta(seconds=deadline),
@@ -145,14 +164,15 @@ class Scheduler(Actor):
             raise Misuse(f"{self.context.ref.path!r} submits tasks, and this runtime has no store: {WITH_A_STORE}")
         check_task_id(self._task_id(storage.now()))
         pool = runtime.path_of_pool(self.plan.pool)
-        self.context.nursery.start_soon(partial(self._run, storage, pool))
+        told = self.plan.told(pool, storage.tasks.codec)
+        self.context.nursery.start_soon(partial(self._run, storage, told))
 
     def _task_id(self, moment: datetime) -> str:
         return f"{self.context.ref.path}@{moment.isoformat().replace('+00:00', 'Z')}"
 
-    async def _run(self, storage: Storage, pool: str) -> None:
+    async def _run(self, storage: Storage, told: SchedulePlan) -> None:
         path, plan = self.context.ref.path, self.plan
-        known = await storage.commit_surely(RegisterSchedule(schedule=path))
+        known = await storage.commit_surely(RegisterSchedule(schedule=path, plan=told))
         assert not isinstance(known, Refused)  # nothing speaks against it
         passed_at = known.passed_at
         while (moment := plan.moments.after(passed_at)) is not None:
@@ -165,7 +185,7 @@ class Scheduler(Actor):
             passing = PassMoment(
                 schedule=path,
                 moment=oldest - MICROSECOND if late else moment,
-                task=None if late else await self._task(storage, pool, moment),
+                task=None if late else await self._task(storage, told.pool, moment),
                 overlap=plan.overlap,
             )
             answer = await storage.commit_surely(passing)
