@@ -289,6 +289,18 @@ def test_an_operation_in_doubt_is_decided_about_and_its_task_goes_on(served: str
     assert command(*decided, "--by", "ann", store=served) == ["decided root#2: succeeded, released T1"]
     serve(served, ended)
     assert told("show", "T1", "--body", store=served)[0]["result"] == "the receipt"
+    assert any(line.endswith("decided: succeeded by ann") for line in command("events", "T1", store=served))
+    (event,) = [event for event in told("events", "T1", store=served) if event["name"] == "pay"]
+    assert [(said["decision"], said["by"]) for said in event["decisions"]] == [("succeeded", "ann")]
+
+
+def test_show_says_who_has_had_an_operation_repeated_that_is_in_doubt_again(served: str) -> None:
+    submitted(served, "pay")
+    serve(served, parked)
+    command("release", "T1", "--operation", "root#2", "--decision", "repeat", "--by", "ann", store=served)
+    serve(served, parked)
+    (line,) = [line for line in command("show", "T1", store=served) if line.startswith("root#2")]
+    assert "repeat by ann" in line
 
 
 KEPT: Final = [

@@ -297,7 +297,9 @@ async def test_r18_a_segment_is_followed_by_another_with_its_own_request_and_the
         at = database.time.at
         database.time.pass_time(10)
         following = ContinueAs(
-            request=b"2", request_type="Next", handed_over=(signal(1, at(1), "m1"), signal(2, at(2), "m2"))
+            request=b"2",
+            request_type="Next",
+            handed_over=(evolve(signal(1, at(1), "m1"), handed_over=True), signal(2, at(2), "m2")),
         )
         answer = await task.commit(0, outcome(1, at(1)), continue_as=following)
         assert answer == TurnCommitted(seq=2)

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from greenroom.persistence.addresses import ParkAddress, ParkReason, UnparkAddress
-from greenroom.persistence.journal import OutcomeKind
+from greenroom.persistence.journal import OutcomeKind, ReadHistory
 from greenroom.persistence.operations import (
     Decided,
     DecideOperation,
     Decision,
+    DecisionRecord,
     EffectKind,
     InvocationEnd,
     InvocationRecord,
@@ -20,7 +21,7 @@ from greenroom.persistence.operations import (
     ReadInvocations,
     ReadOperations,
 )
-from greenroom.persistence.tasks import Condition, DueTasks, ParkTask
+from greenroom.persistence.tasks import Condition, DueTasks, NewAttempt, ParkTask
 from greenroom.persistence.transitions import RefusalReason
 from tests.persistence.stores import done, refused
 from tests.persistence.tasks_help import TaskOwner, claimed, intent, outcome, owned, sent, wake
@@ -213,6 +214,36 @@ async def test_what_was_decided_is_acted_on_by_the_next_owner_under_the_versions
         failed = outcome(2, at, call="root#2", version=1, status=OutcomeKind.FAILED)
         await task.commit(0, outcome(1, at, version=2), failed)
         assert set((await statuses(task)).values()) == {OperationStatus.SETTLED}
+
+
+async def test_all_that_operators_have_decided_stays_on_record_and_goes_on_with_another_attempt(
+    database: Database,
+) -> None:
+    async with database.open() as store:
+        await parked(store, "root#1")
+        first = DecisionRecord(Decision.REPEAT, "me", database.time.at(0))
+        await done(store, decide())
+        await done(store, wake("t1"))
+        task = await claimed(store, "t1")
+        await task.commit(0, dispatches=(sent("root#1", 2),))
+        repeated = (await operations(task))["root#1"]
+        assert (repeated.decision, repeated.decided_by, repeated.decisions) == (None, None, (first,))
+        await done(store, ParkTask(**task.fence, reason=ParkReason.UNRESOLVED, detail="?", unresolved=("root#1",)))
+        database.time.pass_time(5)
+        second = DecisionRecord(Decision.FAILED, "me", database.time.at(0))
+        await done(store, decide(decision=Decision.FAILED))
+        await done(store, wake("t1"))
+        task = await claimed(store, "t1")
+        at = database.time.at(0)
+        failed = outcome(2, at, call="root#1", version=2, status=OutcomeKind.FAILED)
+        await task.commit(0, outcome(1, at, call="root#2"), failed)
+        assert (await operations(task))["root#1"].decisions == (first, second)
+        of_others, written = await store.read(ReadHistory(address=task.address))
+        assert (of_others.decisions, written.decisions) == ((), (first, second))
+        await task.finish()
+        await done(store, NewAttempt(address=task.address, seed=b"s", reason="again", rows=2, in_segment=True))
+        (kept,) = await store.read(ReadOperations(address=task.address, attempt=2))
+        assert kept.decisions == (first, second)
 
 
 @pytest.mark.parametrize(("decision", "result"), [(Decision.SUCCEEDED, b"yes"), (Decision.FAILED, None)])

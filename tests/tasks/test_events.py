@@ -132,6 +132,52 @@ async def test_events_without_following_end_with_what_is_there(database: Shared)
         assert told(await read(handle.events(follow=False))) == CHAIN[:2]
 
 
+async def test_a_signal_that_is_handed_over_to_other_segments_is_one_event(database: Shared) -> None:
+    async def script(task: gr.Task, job: Job) -> str:
+        await task.sleep(10)
+        if job.text != "third":
+            await task.continue_as(Job("third" if job.text == "second" else "second"))
+        return (await task.receive(Steer, timeout=None)).text
+
+    async with database.runtime(agents(script)) as runtime:
+        handle = await runtime.submit(POOL, Job("first"), task_id="T1")
+        await settled()
+        await handle.signal(Steer("kept"), message_id="m1")
+        await anyio.sleep(15)
+        await handle.signal(Steer("later"), message_id="m2")
+        assert await handle.result() == "kept"
+        events = await read(handle.events())
+        assert [(event.segment, event.kind, event.message_id) for event in events] == [
+            (None, "begun", None),
+            (1, "signal", "m1"),
+            (1, "time", None),
+            (2, "signal", "m2"),
+            (2, "time", None),
+            (3, "time", None),
+            (None, "ended", None),
+        ]
+        for place, event in enumerate(events):
+            assert await read(handle.events(after=event.cursor)) == events[place + 1 :]
+
+
+async def test_a_reader_passes_pages_of_what_was_handed_over(database: Shared) -> None:
+    async def script(task: gr.Task, job: Job) -> None:
+        await task.sleep(100)
+        if job.text == "first":
+            await task.continue_as(Job("second"))
+
+    async with database.runtime(agents(script)) as runtime:
+        handle = await runtime.submit(POOL, Job("first"), task_id="T1")
+        await settled()
+        for number in range(450):
+            await handle.signal(Steer(str(number)), message_id=f"m{number}")
+        await handle.wait()
+        events = await read(handle.events())
+        assert [event.message_id for event in events if event.kind == "signal"] == [f"m{n}" for n in range(450)]
+        assert [event.kind for event in events[451:]] == ["time", "time", "ended"]
+        assert await read(handle.events(after=events[451].cursor, follow=False)) == events[452:]
+
+
 async def test_many_events_are_read_in_pages(database: Shared) -> None:
     async def script(task: gr.Task, job: Job) -> None:
         note = Calls().safe()

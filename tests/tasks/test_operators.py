@@ -194,6 +194,41 @@ async def test_i8_what_an_operator_decides_of_an_unknown_operation_is_done(
         assert await handle.result() == outcome
         assert len(made) == payments
         assert await handle.unresolved() == ()
+        _, event, _ = [event async for event in handle.events()]
+        assert [(said.decision, said.by) for said in event.decisions] == [(decision, "ann")]
+
+
+async def test_who_has_an_operation_repeated_is_told_when_it_is_in_doubt_again_and_with_its_outcome(
+    database: Shared,
+) -> None:
+    made: list[str] = []
+    operation = pay(made)
+
+    async def script(task: gr.Task, job: Job) -> str:
+        return (await task.receive(Steer, timeout=None)).text if job.text else await task.run(operation)
+
+    await lost(database, made, script)
+    async with database.runtime(agents(script)) as runtime:
+        await anyio.sleep(2)
+        assert [each.decisions for each in await runtime.task("T1").unresolved()] == [()]
+        await runtime.task("T1").decide("root#1", "repeat", by="ann")
+    async with (
+        database.death_at("before AcceptMessage task:T2 again") as source,
+        database.runtime(agents(script), source=source) as runtime,
+    ):
+        await anyio.sleep(1)
+        assert made == ["paid", "paid"]
+        await runtime.task("T2").signal(Steer(""), message_id="again")
+    async with database.runtime(agents(script)) as runtime:
+        handle = runtime.task("T1")
+        await anyio.sleep(2)
+        (open_,) = await handle.unresolved()
+        assert [str(said) for said in open_.decisions] == ["repeat by ann"]
+        await handle.decide("root#1", "succeeded", by="bob", result="the old receipt")
+        assert await handle.result() == "the old receipt"
+        _, event, _ = [event async for event in handle.events()]
+        assert [str(said) for said in event.decisions] == ["repeat by ann", "succeeded by bob"]
+        assert event.decisions[0].at < event.decisions[1].at
 
 
 async def test_i8_an_operation_that_is_not_unresolved_is_not_decided_about(database: Shared) -> None:

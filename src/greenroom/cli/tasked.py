@@ -18,11 +18,12 @@ from greenroom.persistence import Condition
 from greenroom.runtime.tasks.saved import content_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterable
 
     from greenroom.runtime.client import Client
     from greenroom.runtime.tasks.events import JournalEvent
     from greenroom.runtime.tasks.handle import TaskHandle
+    from greenroom.runtime.tasks.operator import OperatorDecision
     from greenroom.runtime.tasks.scheduled import ScheduleInfo
     from greenroom.runtime.tasks.status import TaskStatus
 
@@ -156,8 +157,18 @@ def show(url: str | None, out: Output, task_id: str, *, bodies: bool) -> int:
         for line in status.waits:
             out.say(f"waits for {line}")
         out.table(
-            {"unresolved operation": "left", "name": "left", "effect": "left", "sent": "right", "key": "left"},
-            [(each.call, each.name, each.effect, str(each.sent), each.key) for each in unresolved],
+            {
+                "unresolved operation": "left",
+                "name": "left",
+                "effect": "left",
+                "sent": "right",
+                "decided before": "left",
+                "key": "left",
+            },
+            [
+                (each.call, each.name, each.effect, str(each.sent), _decisions(each.decisions), each.key)
+                for each in unresolved
+            ],
         )
         if bodies:
             for name in ("request", "result"):
@@ -166,6 +177,10 @@ def show(url: str | None, out: Output, task_id: str, *, bodies: bool) -> int:
                     out.text(msgspec.json.format(msgspec.json.encode(record[name]), indent=2).decode())
 
     return run_client("show", url, work)
+
+
+def _decisions(decisions: Iterable[OperatorDecision]) -> str:
+    return ", ".join(map(str, decisions))
 
 
 async def _contents(handle: TaskHandle[Any]) -> dict[str, Any]:
@@ -202,6 +217,7 @@ def _line(event: JournalEvent) -> str:
         event.type,
         event.status,
         event.detail,
+        event.decisions and f"decided: {_decisions(event.decisions)}",
     )
     return "  ".join(word for word in words if word)
 

@@ -15,7 +15,7 @@ from greenroom.persistence.clock import aware
 from greenroom.persistence.content import Payload, fits_inline
 from greenroom.persistence.deliveries import Outgoing
 from greenroom.persistence.messages import Disposition, MessageReply
-from greenroom.persistence.operations import Dispatch, Intent, InvocationEnd
+from greenroom.persistence.operations import DecisionRecord, Dispatch, Intent, InvocationEnd
 from greenroom.persistence.tasks import Ending, NewTask, Submission
 from greenroom.persistence.transitions import OwnerWrite, Query, Row
 
@@ -77,6 +77,8 @@ class JournalEntry:
     """The key of the wait that a signal answers."""
     failed: bool = False
     """Of an answer: the content is a failure."""
+    handed_over: bool = False
+    """Of a signal or a command: it has stood in the segment before."""
 
     def __attrs_post_init__(self) -> None:
         kind = self.kind
@@ -88,6 +90,8 @@ class JournalEntry:
             raise ValueError("an outcome and a time row have a call, a basis and a digest, and nothing else has")
         if (self.message_id is not None) is is_own or (self.type is not None) is is_own:
             raise ValueError("a signal and a command have an identity and a type, and nothing else has")
+        if self.handed_over and is_own:
+            raise ValueError("only a signal or a command is handed over")
 
 
 @frozen(kw_only=True)
@@ -200,6 +204,8 @@ class WrittenEntry:
     execution_id: str
     generation: int
     entry: JournalEntry
+    decisions: tuple[DecisionRecord, ...] = ()
+    """What operators have said of the operation that it is the outcome of."""
 
     @property
     def place(self) -> tuple[int, int, int]:

@@ -58,6 +58,15 @@ class Decision(Enum):
     """It did not happen, and is not to be sent again."""
 
 
+@frozen
+class DecisionRecord:
+    """What an operator has said of an operation, once."""
+
+    decision: Decision
+    by: str
+    at: datetime
+
+
 @frozen(kw_only=True)
 class Intent:
     """An operation with an effect that must not be guessed at: recorded before it is sent. Refused where an outcome exists."""
@@ -146,9 +155,12 @@ class OperationRecord:
     version: int
     """How often it was sent."""
     decision: Decision | None
+    """What is to be done, as long as it has not been."""
     result: Payload | None
     decided_by: str | None
     decided_at: datetime | None
+    decisions: tuple[DecisionRecord, ...] = ()
+    """All that was ever decided about it, in order."""
 
 
 @frozen(kw_only=True)

@@ -32,7 +32,7 @@ from greenroom.runtime.tasks.handle import TaskHandle
 from greenroom.runtime.tasks.length import JournalLong
 from greenroom.runtime.tasks.migrating import Past, PastOperation
 from greenroom.runtime.tasks.on_signal import on_signal
-from greenroom.runtime.tasks.operator import OperationInfo
+from greenroom.runtime.tasks.operator import OperationInfo, OperatorDecision
 from greenroom.runtime.tasks.saved import SavedJournal, SavedOperation, SavedRow
 from greenroom.runtime.tasks.schedule import MomentSkipped, Schedule
 from greenroom.runtime.tasks.scheduled import ScheduleInfo
@@ -65,6 +65,7 @@ __all__ = [
     "Operation",
     "OperationDef",
     "OperationInfo",
+    "OperatorDecision",
     "OutboxInfo",
     "OutboxMessage",
     "Past",

@@ -36,7 +36,7 @@ INSERT_ATTEMPT: Final = (
 )
 KEPT: Final = (
     "seq, at, kind, call, name, status, version, effect_possible, unresolved, params, params_size, body, body_size, admitted, basis, "
-    "digest, marks, message_id, type, answers, failed, execution_id, generation"
+    "digest, marks, message_id, type, answers, failed, handed_over, execution_id, generation"
 )
 # Rows that another attempt keeps.
 COPY_ENTRIES: Final = (
@@ -45,7 +45,7 @@ COPY_ENTRIES: Final = (
 )
 INTENDED: Final = (
     "intended_at, name, effect, key, params, params_size, params_digest, version, decision, result, result_size, decided_by, "
-    "decided_at"
+    "decided_at, decisions"
 )
 # Operations that another attempt knows: those whose outcomes it keeps, and those that an operator has decided about.
 COPY_OPERATIONS: Final = (

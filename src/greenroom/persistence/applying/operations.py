@@ -13,7 +13,7 @@ from greenroom.persistence.applying.task_rows import TaskRow
 from greenroom.persistence.applying.unit import Unit
 from greenroom.persistence.content import columns_of
 from greenroom.persistence.journal import CommitTurn, JournalEntry
-from greenroom.persistence.lists import list_text
+from greenroom.persistence.lists import list_text, text_list
 from greenroom.persistence.operations import (
     OPERATION_MOVES,
     Decided,
@@ -39,7 +39,8 @@ INSERT_OPERATION: Final = (
     "INSERT INTO operations (address, attempt, segment, call, intended_at, name, effect, key, params, params_size, "
     "params_digest, status, version) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 'pending', 0)"
 )
-# It is sent. An operator's decision to repeat it is used up by that: whether this one happens is a new question (I8).
+# It is sent. An operator's decision to repeat it is used up by that: whether this one happens is a new question (I8). Among the
+# decisions that were ever made it stays.
 UPDATE_SENT: Final = (
     "UPDATE operations SET version = $1, decision = NULL, decided_by = NULL, decided_at = NULL "
     "WHERE address = $2 AND attempt = $3 AND segment = $4 AND call = $5"
@@ -48,10 +49,14 @@ UPDATE_SENT: Final = (
 UPDATE_STATUS: Final = (
     "UPDATE operations SET status = $1 WHERE address = $2 AND attempt = $3 AND segment = $4 AND call = $5"
 )
+# What operators have said of it.
+SELECT_DECISIONS: Final = (
+    "SELECT decisions FROM operations WHERE address = $1 AND attempt = $2 AND segment = $3 AND call = $4"
+)
 # What an operator says of it.
 UPDATE_DECIDED: Final = (
-    "UPDATE operations SET status = $1, decision = $2, result = $3, result_size = $4, decided_by = $5, decided_at = $6 "
-    "WHERE address = $7 AND attempt = $8 AND segment = $9 AND call = $10"
+    "UPDATE operations SET status = $1, decision = $2, result = $3, result_size = $4, decided_by = $5, decided_at = $6, "
+    "decisions = $7 WHERE address = $8 AND attempt = $9 AND segment = $10 AND call = $11"
 )
 # Operations of an attempt that has ended, which were sent.
 UPDATE_LEFT: Final = (
@@ -220,7 +225,10 @@ async def decide(unit: Unit, item: DecideOperation) -> Decided | Refused:
     if status != UNRESOLVED.value:
         return Refused(RefusalReason.NOT_PENDING, f"the operation {item.call} of {item.address!r} is {status}")
     following = OPERATION_MOVES[UNRESOLVED, event]
-    decision = (item.decision.value, *columns_of(item.result), item.by, unit.now)
+    said = await unit.tx.one(SELECT_DECISIONS, *place, item.call)
+    assert said is not None  # it has a status
+    decisions = list_text((*text_list(said[0]), (item.decision.value, item.by, unit.now)))
+    decision = (item.decision.value, *columns_of(item.result), item.by, unit.now, decisions)
     await unit.tx.change(UPDATE_DECIDED, following.value, *decision, *place, item.call)
     released = row.parked == ParkReason.UNRESOLVED.value and (
         await unit.tx.one(SELECT_UNRESOLVED, item.address, task.attempt) is None

@@ -24,7 +24,7 @@ from greenroom.persistence.transitions import RefusalReason, Refused
 INSERT_ENTRY: Final = (
     "INSERT INTO journal (address, attempt, segment, seq, at, kind, call, name, status, version, effect_possible, "
     "unresolved, params, params_size, body, body_size, admitted, basis, digest, marks, message_id, type, answers, failed, "
-    f"execution_id, generation) VALUES ({', '.join(f'${n}' for n in range(1, 27))})"
+    f"handed_over, execution_id, generation) VALUES ({', '.join(f'${n}' for n in range(1, 28))})"
 )
 # Messages that get their rows: how many wait, how many of these count against the capacity, how many there are at all.
 SELECT_CONSUMED: Final = (
@@ -160,6 +160,7 @@ def entry_columns(entry: JournalEntry) -> tuple[Any, ...]:
         entry.type,
         entry.answers,
         entry.failed,
+        entry.handed_over,
     )
 
 

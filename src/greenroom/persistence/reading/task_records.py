@@ -12,6 +12,7 @@ from greenroom.persistence.journal import EntryKind, JournalEntry, OutcomeKind, 
 from greenroom.persistence.lists import text_list
 from greenroom.persistence.operations import (
     Decision,
+    DecisionRecord,
     EffectKind,
     InvocationRecord,
     OperationRecord,
@@ -32,11 +33,11 @@ TASK_ADDRESS: Final = (
 ATTEMPT: Final = "attempt, started_at, ended_at, outcome, reason, result, result_size, error, error_size"
 ENTRY: Final = (
     "seq, at, kind, call, name, status, version, effect_possible, unresolved, params, params_size, body, body_size, "
-    "admitted, basis, digest, marks, message_id, type, answers, failed"
+    "admitted, basis, digest, marks, message_id, type, answers, failed, handed_over"
 )
 OPERATION: Final = (
     "attempt, segment, call, name, effect, key, params, params_size, params_digest, status, version, decision, result, "
-    "result_size, decided_by, decided_at"
+    "result_size, decided_by, decided_at, decisions"
 )
 INVOCATION: Final = (
     "attempt, segment, call, invocation, execution_id, generation, started_at, ended_at, status, error, links"
@@ -116,7 +117,8 @@ def attempt_record(row: Record) -> AttemptRecord:
 
 def entry_record(row: Record) -> JournalEntry:
     (seq, at, kind, call, name, status, version, effect_possible, unresolved, *rest) = row
-    params, params_size, body, body_size, admitted, basis, digest, marks, message_id, type_name, answers, failed = rest
+    params, params_size, body, body_size, admitted, basis, digest, marks, *rest = rest
+    message_id, type_name, answers, failed, handed_over = rest
     return JournalEntry(
         seq=seq,
         at=instant(at),
@@ -137,19 +139,25 @@ def entry_record(row: Record) -> JournalEntry:
         type=type_name,
         answers=answers,
         failed=bool(failed),
+        handed_over=bool(handed_over),
     )
 
 
 def written_entry(row: Record) -> WrittenEntry:
-    attempt, segment, execution_id, generation, *entry = row
+    attempt, segment, execution_id, generation, decisions, *entry = row
     return WrittenEntry(
-        attempt=attempt, segment=segment, execution_id=execution_id, generation=generation, entry=entry_record(entry)
+        attempt=attempt,
+        segment=segment,
+        execution_id=execution_id,
+        generation=generation,
+        entry=entry_record(entry),
+        decisions=() if decisions is None else decision_records(decisions),
     )
 
 
 def operation_record(row: Record) -> OperationRecord:
     attempt, segment, call, name, effect, key, params, params_size, params_digest, status, version, *rest = row
-    decision, result, result_size, decided_by, decided_at = rest
+    decision, result, result_size, decided_by, decided_at, decisions = rest
     return OperationRecord(
         attempt=attempt,
         segment=segment,
@@ -165,7 +173,12 @@ def operation_record(row: Record) -> OperationRecord:
         result=payload_of(result, result_size),
         decided_by=decided_by,
         decided_at=maybe_instant(decided_at),
+        decisions=decision_records(decisions),
     )
+
+
+def decision_records(text: str) -> tuple[DecisionRecord, ...]:
+    return tuple(DecisionRecord(Decision(decision), by, instant(at)) for decision, by, at in text_list(text))
 
 
 def invocation_record(row: Record) -> InvocationRecord:

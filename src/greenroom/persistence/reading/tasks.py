@@ -121,9 +121,14 @@ CHILDREN_OF: Final = (
 )
 # A page of a journal.
 READ_JOURNAL: Final = f"SELECT {ENTRY} FROM journal WHERE address = $1 AND attempt = $2 AND segment = $3 AND seq > $4 ORDER BY seq LIMIT $5"
+# What operators have said of the operation that a row is the outcome of; only one with an intent has a version.
+DECISIONS: Final = (
+    "CASE WHEN version IS NULL THEN NULL ELSE (SELECT o.decisions FROM operations o WHERE o.address = journal.address "
+    "AND o.attempt = journal.attempt AND o.segment = journal.segment AND o.call = journal.call) END"
+)
 # A page of the journals of all attempts.
 READ_HISTORY: Final = (
-    f"SELECT attempt, segment, execution_id, generation, {ENTRY} FROM journal "
+    f"SELECT attempt, segment, execution_id, generation, {DECISIONS}, {ENTRY} FROM journal "
     "WHERE address = $1 AND (attempt, segment, seq) >= ($2, $3, $4) ORDER BY attempt, segment, seq LIMIT $5"
 )
 # Operations of an attempt.

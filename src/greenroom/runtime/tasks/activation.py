@@ -12,7 +12,7 @@ from greenroom.actors import described
 from greenroom.errors import Cancelled, Stalled, TransitionFailed
 from greenroom.logs import logger_named
 from greenroom.persistence import ParkReason, RefusalReason
-from greenroom.persistence.journal import CommitTurn, ContinueAs
+from greenroom.persistence.journal import CommitTurn
 from greenroom.persistence.tasks import (
     ChildrenOf,
     ClaimedTask,
@@ -27,6 +27,7 @@ from greenroom.persistence.tasks import (
 )
 from greenroom.runtime.replay import End, EndKind, Fault, OperationCall, SignalRow
 from greenroom.runtime.tasks.callbacks import open_callbacks
+from greenroom.runtime.tasks.continuing import continued
 from greenroom.runtime.tasks.endings import (
     MOST_SUSPICIONS,
     OVERDUE,
@@ -37,7 +38,6 @@ from greenroom.runtime.tasks.endings import (
     restarts_with,
     trouble_of,
 )
-from greenroom.runtime.tasks.journal import entry_of, stowed
 from greenroom.runtime.tasks.length import JournalLong, is_warned
 from greenroom.runtime.tasks.loading import load
 from greenroom.runtime.tasks.migrating import is_of_other_code, migrated
@@ -340,7 +340,10 @@ class Activation:
         """
         task, codec, stow = run.segment.task, self.codec, self.storage.stow
         if end.kind is EndKind.CONTINUED:
-            await run.commits.commit(turn, continue_as=await self._continued(run, end))
+            request = codec.message(codec.decode(end.body, source=f"the next request of {self.address}"))
+            name = f"the request of {self.address!r}"
+            following = await continued(request, end.unread, run.place.at, stow, name)
+            await run.commits.commit(turn, continue_as=following)
             return end
         outcome, body = TaskOutcome.SUCCEEDED, end.body
         if end.kind is EndKind.CANCELLED:
@@ -375,19 +378,6 @@ class Activation:
         self.ended = True
         self.owner.held = False
         self.pool.desk.changed(self.address)
-
-    async def _continued(self, run: Run, end: End) -> ContinueAs:
-        request = self.codec.message(self.codec.decode(end.body, source=f"the next request of {self.address}"))
-        return ContinueAs(
-            request=await stowed(request.body, self.storage.stow, f"the request of {self.address!r}"),
-            request_type=request.type,
-            handed_over=tuple(
-                [
-                    await entry_of(evolve(row, seq=n, at=run.place.at), self.storage.stow)
-                    for n, row in enumerate(end.unread, 1)
-                ]
-            ),
-        )
 
     async def _open_children(self) -> list[str]:
         """Children that do not outlive the task (C15)."""

@@ -19,6 +19,7 @@ from greenroom.persistence.journal import EntryKind, ReadHistory, WrittenEntry
 from greenroom.persistence.tasks import AttemptRecord, ReadAttempts, TaskOutcome, task_address
 from greenroom.runtime.replay import Fault
 from greenroom.runtime.stored import Shown
+from greenroom.runtime.tasks.operator import OperatorDecision, decision_of
 
 if TYPE_CHECKING:
     from greenroom.runtime.tasks.handle import Door
@@ -68,6 +69,8 @@ class JournalEvent:
     """What the store calls the class of the signal; the kind of the command."""
     detail: str | None = None
     """For people: how it failed, why it was begun, what is missing."""
+    decisions: tuple[OperatorDecision, ...] = ()
+    """What operators have said of the operation, in order."""
     value: Any = field(default=None, repr=False)
     """What the operation or the attempt came to, or the signal."""
 
@@ -101,7 +104,7 @@ class Events(AsyncIterator[JournalEvent]):
         self._over = False
 
     async def __anext__(self) -> JournalEvent:
-        if not self._ready and not self._over:
+        while not self._ready and not self._over:
             with self._door.watch(self._address, rows=True) as watch:
                 while not await self._look():
                     await watch.news()
@@ -120,6 +123,7 @@ class Events(AsyncIterator[JournalEvent]):
         query = ReadHistory(address=self._address, since=self._place, limit=PAGE)
         page = deque(await self._door.store.read(query))
         complete = len(page) < PAGE
+        last = self._place if complete else page[-1].place
         await self._skip(page, attempts)
         for attempt in attempts[max(0, self._place[0] - 1) :]:
             await self._show_attempt(attempt, page, complete=complete)
@@ -127,7 +131,9 @@ class Events(AsyncIterator[JournalEvent]):
                 break
         else:
             self._over = attempts[-1].ended_at is not None or not self._follow
-        return bool(self._ready) or self._over
+        if not self._ready:  # a whole page was handed over
+            self._place = last
+        return bool(self._ready) or self._over or not complete
 
     async def _skip(self, page: deque[WrittenEntry], attempts: Sequence[AttemptRecord]) -> None:
         """Pass the row of the last event; one that is gone, or never was, is noticed."""
@@ -166,7 +172,9 @@ class Events(AsyncIterator[JournalEvent]):
         if begins and page and page[0].attempt == number and page[0].entry.seq > 1:
             self._missing(page[0].place)
         while page and page[0].attempt == number:
-            self._ready.append(await self._event(page.popleft()))
+            written = page.popleft()
+            if not written.entry.handed_over:  # the segment before has told of it
+                self._ready.append(await self._event(written))
         end = (number, LAST_SEGMENT, LAST_ROW)
         if record.ended_at is not None and (page or complete) and self._place < end:
             self._ready.append(await self._end(record, cursor_of(end)))
@@ -189,6 +197,7 @@ class Events(AsyncIterator[JournalEvent]):
             message_id=entry.message_id,
             type=entry.type,
             detail=fault_text(value) if failed else None,
+            decisions=tuple(map(decision_of, written.decisions)),
             value=None if failed else value,
         )
 

@@ -8,18 +8,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from attrs import evolve, field, frozen
+from attrs import field, frozen
 
 from greenroom.persistence import ParkReason
-from greenroom.persistence.journal import ContinueAs
 from greenroom.runtime.replay import Fault, JournalRow, OutcomeRow, OutcomeStatus, SignalRow
+from greenroom.runtime.tasks.continuing import continued
 from greenroom.runtime.tasks.endings import Park
-from greenroom.runtime.tasks.journal import Stow, entry_of, stowed
 
 if TYPE_CHECKING:
+    from greenroom.persistence.journal import ContinueAs
     from greenroom.persistence.tasks import TaskRecord
     from greenroom.runtime.tasks.agent import Agent
     from greenroom.runtime.tasks.codec import TaskCodec
+    from greenroom.runtime.tasks.journal import Stow
     from greenroom.runtime.tasks.loading import Segment
 
 
@@ -70,14 +71,8 @@ async def migrated(agent: Agent[Any, Any], segment: Segment, codec: TaskCodec, s
     request = codec.message(agent.migrate(past))
     # Answers to what was asked outside belong to the attempt, and stay there for whoever asks for them.
     answers = [row for row in segment.rows if isinstance(row, SignalRow) and row.answers is not None]
-    return ContinueAs(
-        request=await stowed(request.body, stow, f"the migrated request of task {task.task_id!r}"),
-        request_type=request.type,
-        handed_over=tuple(
-            [await entry_of(evolve(row, seq=n, at=task.last_at), stow) for n, row in enumerate(answers, 1)]
-        ),
-        version=agent.version,
-    )
+    name = f"the migrated request of task {task.task_id!r}"
+    return await continued(request, answers, task.last_at, stow, name, version=agent.version)
 
 
 def past_of(version: str | None, request: object, rows: Sequence[JournalRow], codec: TaskCodec, source: str) -> Past:

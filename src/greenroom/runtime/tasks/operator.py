@@ -9,7 +9,7 @@ from attrs import frozen
 
 from greenroom.errors import StoreRefused
 from greenroom.persistence.journal import EntryKind, JournalEntry, ReadJournal
-from greenroom.persistence.operations import OperationRecord, ReadOperations
+from greenroom.persistence.operations import DecisionRecord, OperationRecord, ReadOperations
 
 if TYPE_CHECKING:
     from greenroom.persistence import Store
@@ -18,6 +18,18 @@ if TYPE_CHECKING:
 DecisionWord: TypeAlias = Literal["repeat", "succeeded", "failed"]
 
 PAGE: Final = 1000
+
+
+@frozen(kw_only=True)
+class OperatorDecision:
+    """What an operator has said of an operation of which nobody knew whether it had happened."""
+
+    decision: DecisionWord
+    by: str
+    at: datetime
+
+    def __str__(self) -> str:
+        return f"{self.decision} by {self.by}"
 
 
 @frozen(kw_only=True)
@@ -34,9 +46,12 @@ class OperationInfo:
     status: str
     sent: int
     """How often it was sent."""
-    decision: str | None
-    decided_by: str | None
-    decided_at: datetime | None
+    decisions: tuple[OperatorDecision, ...]
+    """What operators have said of it, in order: it was repeated, and nobody knows again."""
+
+
+def decision_of(record: DecisionRecord) -> OperatorDecision:
+    return OperatorDecision(decision=record.decision.value, by=record.by, at=record.at)
 
 
 def info_of(record: OperationRecord) -> OperationInfo:
@@ -48,9 +63,7 @@ def info_of(record: OperationRecord) -> OperationInfo:
         key=record.key,
         status=record.status.value,
         sent=record.version,
-        decision=None if record.decision is None else record.decision.value,
-        decided_by=record.decided_by,
-        decided_at=record.decided_at,
+        decisions=tuple(map(decision_of, record.decisions)),
     )
 
 
