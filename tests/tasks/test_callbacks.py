@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -11,6 +12,7 @@ from attrs import define, field
 import greenroom as gr
 from greenroom.persistence import AnswerCallback, CallbackStatus, ReadCallback, digest_of, split_token
 from greenroom.persistence.callbacks import AnsweredCallbacks
+from greenroom.persistence.retention import Prunable, Prune
 from greenroom.persistence.tasks import Condition
 from greenroom.runtime.durable.payloads import Payloads
 from tests.durable.helpers import raised, settled
@@ -307,3 +309,128 @@ async def test_what_cannot_be_a_callback_is_refused(database: Shared, name: str,
 
     async with database.runtime(agents(script)) as runtime:
         assert await (await runtime.submit(POOL, Job())).result() == "refused"
+
+
+# ------------------------------------------------------------------------------------------------- in other segments
+
+
+def sequel(tokens: list[str], *, segments: int = 1, timeout: float | None = None) -> Script:
+    """Opens a callback, goes on through segments of 100 seconds, and waits for the answer in the last."""
+
+    async def script(task: gr.Task, job: Job) -> Any:
+        number, _, token = job.text.partition(" ")
+        if not token:
+            token = (await task.callback("payment", timeout=timeout)).token
+            tokens.append(token)
+        if int(number or 0) < segments:
+            await task.sleep(100)
+            await task.continue_as(Job(f"{int(number or 0) + 1} {token}"))
+        try:
+            return await task.callback_of(token).wait()
+        except gr.WaitTimeout as error:
+            return f"{error}"
+        except gr.OperationFailed as failed:
+            return failed.type
+
+    return script
+
+
+@pytest.mark.parametrize("when", [50, 150, 500])
+async def test_r18_the_answer_to_a_callback_of_an_earlier_segment_is_found_whenever_it_comes(
+    database: Shared, when: float
+) -> None:
+    tokens: list[str] = []
+    async with database.runtime(agents(sequel(tokens, segments=2)), source=patient(database)) as runtime:
+        handle = await runtime.submit(POOL, Job())
+        await anyio.sleep(when)
+        assert await answered(database, tokens[0], "paid") == "accepted"
+        assert await handle.result() == "paid"
+        assert len(tokens) == 1
+
+
+async def test_r18_an_answer_that_nobody_has_waited_for_goes_on_with_the_task_beyond_retention(
+    database: Shared,
+) -> None:
+    tokens: list[str] = []
+    script = sequel(tokens, segments=5)
+    async with database.runtime(agents(script), source=patient(database)) as runtime:
+        handle = await runtime.submit(POOL, Job(), task_id="T1")
+        await settled()
+        assert await answered(database, tokens[0], "paid") == "accepted"
+        await anyio.sleep(150)
+        async with database.open() as store:
+            await store.commit(Prune(kind=Prunable.CALLBACKS, age=timedelta(0)))
+            parts = split_token(tokens[0])
+            assert parts is not None
+            assert await store.read(ReadCallback(callback_id=parts[0])) is None
+        assert await handle.result() == "paid"
+        assert [event.kind async for event in handle.events()].count("signal") == 1
+
+
+async def test_r18_a_callback_of_an_earlier_segment_has_its_time(database: Shared) -> None:
+    tokens: list[str] = []
+    async with database.runtime(agents(sequel(tokens, timeout=250)), source=patient(database)) as runtime:
+        handle = await runtime.submit(POOL, Job())
+        assert "the answer to the callback" in await handle.result()
+        assert anyio.current_time() == pytest.approx(250, abs=2)
+        assert await answered(database, tokens[0], "paid") == "late"
+
+
+async def test_a_callback_whose_answer_retention_has_forgotten_is_said_to_be_forgotten(database: Shared) -> None:
+    tokens: list[str] = []
+
+    async def script(task: gr.Task, job: Job) -> Any:
+        if not job.text:
+            callback = await task.callback("payment", timeout=None)
+            tokens.append(callback.token)
+            await callback.wait()
+            await task.sleep(100)
+            await task.continue_as(Job(callback.token))
+        try:
+            return await task.callback_of(job.text).wait()
+        except gr.OperationFailed as failed:
+            return failed.type
+
+    async with database.runtime(agents(script), source=patient(database)) as runtime:
+        handle = await runtime.submit(POOL, Job())
+        await settled()
+        assert await answered(database, tokens[0], "paid") == "accepted"
+        await anyio.sleep(50)
+        async with database.open() as store:
+            await store.commit(Prune(kind=Prunable.CALLBACKS, age=timedelta(0)))
+        assert await handle.result() == "Forgotten"
+
+
+async def test_what_is_no_token_of_the_attempt_is_refused(database: Shared) -> None:
+    tokens: list[str] = []
+    seen: list[str] = []
+
+    async def script(task: gr.Task, job: Job) -> None:
+        own = (await task.callback("payment", timeout=None)).token
+        tokens.append(own)
+        for token in ("", "nonsense", f"{own}0", own.rpartition(".")[0], tokens[0]):
+            try:
+                task.callback_of(token)
+            except ValueError as error:
+                seen.append(str(error))
+
+    async with database.runtime(agents(script)) as runtime:
+        await (await runtime.submit(POOL, Job(), task_id="T1")).wait()
+        await (await runtime.submit(POOL, Job(), task_id="T2")).wait()
+    assert len(seen) == 4 + 5
+    assert seen[-1] == "that is no token of a callback that attempt 1 of task 'T2' has opened"
+
+
+async def test_an_answer_that_its_task_has_not_waited_for_is_late_when_the_task_ends(database: Shared) -> None:
+    tokens: list[str] = []
+
+    async def script(task: gr.Task, job: Job) -> None:
+        tokens.append((await task.callback("payment", timeout=None)).token)
+        await task.sleep(100)
+
+    async with database.runtime(agents(script)) as runtime:
+        handle = await runtime.submit(POOL, Job())
+        await settled()
+        assert await answered(database, tokens[0], "paid") == "accepted"
+        await handle.wait()
+        assert await handle.disposition(tokens[0].rpartition(".")[0]) == "late"

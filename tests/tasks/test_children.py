@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import anyio
+import pytest
 
 import greenroom as gr
 from greenroom.persistence.tasks import ListTasks, TaskOutcome
@@ -198,3 +199,52 @@ async def test_what_becomes_of_a_child_is_one_of_two_words(database: Shared) -> 
 
     async with database.runtime(agents(script)) as runtime:
         assert "'stop' or 'detach'" in await (await runtime.submit(POOL, Job())).result()
+
+
+async def shepherd(task: gr.Task, job: Job) -> Any:
+    """Submits a child, and waits for it in another segment, after a while."""
+    kind, _, child_id = job.text.partition(" ")
+    if kind in ("hello", "bad", "waits"):
+        return await family(task, job)
+    if not child_id:
+        child = await task.submit(POOL, Job(kind.removeprefix("the-")))
+        await task.sleep(100)
+        await task.continue_as(Job(f"{kind} {child.id}"))
+    try:
+        return await task.child(child_id).result(timeout=1000)
+    except gr.OperationFailed as failed:
+        return f"{failed.type}: {failed.message}"
+
+
+@pytest.mark.parametrize(("child", "result"), [("the-hello", "hello"), ("the-bad", "Failed: no good")])
+async def test_r18_the_end_of_a_child_that_came_in_an_earlier_segment_is_found_in_a_later_one(
+    database: Shared, child: str, result: str
+) -> None:
+    async with database.runtime(agents(shepherd), source=patient(database)) as runtime:
+        assert await (await runtime.submit(POOL, Job(child))).result() == result
+
+
+async def test_r18_a_child_of_an_earlier_segment_is_waited_for_until_it_ends(database: Shared) -> None:
+    async with database.runtime(agents(shepherd), source=patient(database)) as runtime:
+        handle = await runtime.submit(POOL, Job("the-waits"), task_id="T1")
+        await anyio.sleep(500)
+        assert (await handle.status()).segment == 2
+        (child,) = [child async for child in children_of(database, "T1")]
+        await runtime.task(child).signal(Steer("at last"))
+        assert await handle.result() == "at last"
+
+
+async def test_r18_a_child_of_an_earlier_segment_ends_with_its_parent(database: Shared) -> None:
+    async with database.runtime(agents(shepherd), source=patient(database)) as runtime:
+        handle = await runtime.submit(POOL, Job("the-waits"), task_id="T1")
+        assert isinstance(await raised(handle.result()), gr.TaskFailed)  # it has waited long enough
+        (child,) = [child async for child in children_of(database, "T1")]
+        assert isinstance(await raised(runtime.task(child).result()), gr.TaskCancelled)
+
+
+@pytest.mark.parametrize("stranger", ["T0", "T1", "nobody"])
+async def test_what_is_no_child_of_the_task_is_not_waited_for(database: Shared, stranger: str) -> None:
+    async with database.runtime(agents(shepherd)) as runtime:
+        await runtime.submit(POOL, Job("waits"), task_id="T0")
+        handle = await runtime.submit(POOL, Job(f"the {stranger}"), task_id="T1")
+        assert await handle.result() == f"NoSuchTask: {stranger!r} is on record as no child of this task"

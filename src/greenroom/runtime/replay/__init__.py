@@ -56,12 +56,15 @@ from greenroom.runtime.replay.rows import (
     Start,
     TimeRow,
 )
+from greenroom.runtime.replay.signals import CALLBACK_KEY
 from greenroom.runtime.replay.steps import Finish, Idle, Send, Step, Withdraw, WriteTime
-from greenroom.runtime.replay.task import CALLBACK_KEY, ChildTask, Task, callback_key, callback_token, child_key
+from greenroom.runtime.replay.task import CHILD_KEY, NO_ANSWER, ChildTask, Task, callback_key, callback_token, child_key
 from greenroom.runtime.replay.waits import BranchWait, ForeignWait, ForeignWaits, Turn
 
 __all__ = [
     "CALLBACK_KEY",
+    "CHILD_KEY",
+    "NO_ANSWER",
     "Branch",
     "BranchCancelled",
     "BranchNotEnded",

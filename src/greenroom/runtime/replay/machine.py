@@ -60,6 +60,7 @@ class Machine:
         "_past",
         "_settled",
         "_tell",
+        "adopted",
         "at",
         "called",
         "codec",
@@ -113,6 +114,8 @@ class Machine:
         """Signals and commands that came after the end."""
         self.timers = Timers()
         self.signals: Signals[Receiving | Asking] = Signals()
+        self.adopted: set[str] = set()
+        """Keys of children and callbacks of earlier segments, as it may be: what answers them may have come there."""
         self.trace = Trace()
         self.marks = Marks(recorded)
         self.root = BranchState(ROOT, None, main, copy_context())

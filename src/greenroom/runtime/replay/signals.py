@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from itertools import count
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from greenroom.runtime.replay.rows import SignalRow
 
 W = TypeVar("W")
+
+CALLBACK_KEY: Final = "callback "
+"""With that the keys begin under which the answers to callbacks come."""
 
 
 class Waiting(Generic[W]):
@@ -49,7 +52,7 @@ class Waiting(Generic[W]):
 class Signals(Generic[W]):
     """Unread signals, answers, and those who wait for either."""
 
-    __slots__ = ("_answers", "_unread", "askers", "receivers")
+    __slots__ = ("_answers", "_asked", "_unread", "askers", "receivers")
 
     def __init__(self) -> None:
         self.receivers: Waiting[W] = Waiting()
@@ -58,6 +61,8 @@ class Signals(Generic[W]):
         """By the key whose answer they wait for."""
         self._unread: dict[str, deque[SignalRow]] = {}
         self._answers: dict[str, SignalRow] = {}
+        self._asked: set[str] = set()
+        """Keys whose answers somebody has got."""
 
     @property
     def are_awaited(self) -> bool:
@@ -78,13 +83,19 @@ class Signals(Generic[W]):
 
     def answer(self, key: str) -> SignalRow | None:
         """The answer under a key, if it has come. It stays for whoever asks again."""
-        return self._answers.get(key)
+        row = self._answers.get(key)
+        if row is not None:
+            self._asked.add(key)
+        return row
 
     def arrive(self, row: SignalRow) -> tuple[W, ...]:
         """A row has come: who gets it, in the order of their calls. A signal has one reader, an answer as many as wait for it."""
         if row.answers is not None:
             self._answers.setdefault(row.answers, row)
-            return self.askers.under(row.answers)
+            askers = self.askers.under(row.answers)
+            if askers:
+                self._asked.add(row.answers)
+            return askers
         first = self.receivers.first(row.type)
         if first is None:
             self._unread.setdefault(row.type, deque()).append(row)
@@ -92,5 +103,7 @@ class Signals(Generic[W]):
         return (first,)
 
     def unread(self) -> tuple[SignalRow, ...]:
-        """What nobody has received, in its order."""
-        return tuple(sorted((row for queue in self._unread.values() for row in queue), key=lambda row: row.seq))
+        """What nobody has received, in its order: signals, and answers to callbacks. The ends of children are kept with those."""
+        signals = [row for queue in self._unread.values() for row in queue]
+        answers = [row for key, row in self._answers.items() if key.startswith(CALLBACK_KEY) and key not in self._asked]
+        return tuple(sorted((*signals, *answers), key=lambda row: row.seq))

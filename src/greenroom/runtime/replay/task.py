@@ -32,6 +32,7 @@ from greenroom.runtime.replay.codec import ValueCodec
 from greenroom.runtime.replay.draws import drawn_secret
 from greenroom.runtime.replay.operations import OperationDef, packed
 from greenroom.runtime.replay.rows import Start
+from greenroom.runtime.replay.signals import CALLBACK_KEY
 
 if TYPE_CHECKING:
     from greenroom.runtime.replay.engine import Engine
@@ -44,6 +45,9 @@ R = TypeVar("R")
 WhenParentEnds: TypeAlias = Literal["stop", "detach"]
 
 LONGEST_PHASE: Final = 200
+
+NO_ANSWER: Final = WaitTimeout.__name__
+"""By what a callback is recorded to have failed to which no answer came in time."""
 
 
 class Task:
@@ -133,6 +137,14 @@ class Task:
         child = await self._operation(OperationKind.SUBMIT, pool, params, when_parent_ends)
         return ChildTask(self._engine, child)
 
+    def child(self, task_id: str, /) -> ChildTask[Any]:
+        """A child task that was submitted before, also in an earlier segment, by its `id`: to wait for its result.
+
+        That raises `OperationFailed`, of type `NoSuchTask`, for what is no child of this task, or was forgotten by retention.
+        """
+        self._engine.machine.adopted.add(child_key(task_id))
+        return ChildTask(self._engine, task_id)
+
     async def callback(self, name: str, /, *, timeout: float | None) -> Callback:
         """Open a wait for one answer from outside. It may come from now on, whether or not anybody waits for it yet.
 
@@ -145,11 +157,31 @@ class Task:
         token = callback_token(self._start, callback_id)
         return Callback(name, token, self.id, partial(self._answer, callback_id, name, timeout))
 
+    def callback_of(self, token: str, /) -> Callback:
+        """A callback that this attempt has opened before, also in an earlier segment. Its name is its identity, here.
+
+        Waiting for it raises `OperationFailed`, of type `Forgotten`, when it was settled and retention has forgotten how.
+
+        Args:
+            token: as it was given out. The request of `continue_as` may take it along.
+        Raises:
+            ValueError: it is not of this attempt.
+        """
+        callback_id = token.rpartition(".")[0]
+        if token != callback_token(self._start, callback_id):
+            raise ValueError(
+                f"that is no token of a callback that attempt {self.attempt} of task {self.id!r} has opened"
+            )
+        self._engine.machine.adopted.add(callback_key(callback_id))
+        return Callback(callback_id, token, self.id, partial(self._answer, callback_id, callback_id, None))
+
     async def _answer(self, callback_id: str, name: str, timeout: float | None) -> Any:
         calls = self._engine.calls
         try:
             return await self._engine.call(calls.ask, callback_key(callback_id), f"callback {name!r}", None)
-        except OperationFailed:
+        except OperationFailed as failed:
+            if failed.type != NO_ANSWER:
+                raise
             raise WaitTimeout(f"the answer to the callback {name!r} of task {self.id!r}", timeout) from None
 
     async def tell(self, to: Ref | ChildTask[Any] | str, message: Message[Any], /) -> None:
@@ -251,12 +283,12 @@ class ChildTask(Generic[R]):
         return cast("R", await self._engine.call(calls.ask, child_key(self.id), f"child {self.id}", _limit(timeout)))
 
 
+CHILD_KEY: Final = "child "
+
+
 def child_key(task_id: str) -> str:
     """The key under which a child's end answers its parent."""
-    return f"child {task_id}"
-
-
-CALLBACK_KEY: Final = "callback "
+    return f"{CHILD_KEY}{task_id}"
 
 
 def callback_key(callback_id: str) -> str:

@@ -2,15 +2,15 @@
 
 The store decides whether an answer came in time, and nobody else. It gets into the task's mailbox by itself, and from there to whoever
 waits. Here the store is asked once for each callback that is waited for, and again when its time is up: what it says is then a row, so
-no wait is for something that has been, or that cannot come any more.
+no wait is for something that has been, or that cannot come any more. Children of earlier segments are looked at likewise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from greenroom.errors import NoSuchTask
 from greenroom.persistence import (
     CallbackStatus,
     CreateCallback,
@@ -22,11 +22,12 @@ from greenroom.persistence import (
     split_token,
 )
 from greenroom.persistence.callbacks import ANSWER, AnsweredCallbacks, DeliverAnswer, OpenCallbacks
-from greenroom.persistence.tasks import task_address
-from greenroom.runtime.replay import CALLBACK_KEY, Fault, SignalRow, callback_key, callback_token
+from greenroom.persistence.tasks import ReadTask, task_address
+from greenroom.runtime.replay import CALLBACK_KEY, CHILD_KEY, NO_ANSWER, Fault, SignalRow, callback_token
+from greenroom.runtime.tasks.journal import CHILD_ENDED
 
 if TYPE_CHECKING:
-    from greenroom.persistence import CallbackRecord, Store
+    from greenroom.persistence import Store
     from greenroom.runtime.replay import OperationCall
     from greenroom.runtime.tasks.run import Run
     from greenroom.runtime.tasks.turn import Turn
@@ -95,23 +96,40 @@ class Callbacks:
     @property
     def until(self) -> datetime | None:
         """When one that is waited for is to be looked at again."""
-        if not self._run.activation.has_callbacks:
-            return None
         return min((due for key in self._awaited() if (due := self._look_at.get(key)) is not None), default=None)
 
     async def look(self, turn: Turn) -> bool:
         """Look at one that is waited for, if it is time for that. True: a row was shown."""
-        if not self._run.activation.has_callbacks:
-            return False
         now = self._run.storage.now()
         for key in self._awaited():
             due = self._look_at.get(key, now)
-            if due is not None and due <= now and await self._settle(turn, key):
+            settle = self._settle if key.startswith(CALLBACK_KEY) else self._settle_child
+            if due is not None and due <= now and await settle(turn, key):
                 return True
         return False
 
-    def _awaited(self) -> Iterator[str]:
-        return (key for key in self._run.engine.machine.signals.askers.names() if key.startswith(CALLBACK_KEY))
+    def _awaited(self) -> list[str]:
+        machine = self._run.engine.machine
+        if not (self._run.activation.has_callbacks or machine.adopted):
+            return []
+        return [key for key in machine.signals.askers.names() if key.startswith(CALLBACK_KEY) or key in machine.adopted]
+
+    async def _settle_child(self, turn: Turn, key: str) -> bool:
+        run, child = self._run, key.removeprefix(CHILD_KEY)
+        self._look_at[key] = None
+        record = await run.storage.surely(run.storage.store.read, ReadTask(address=task_address(child)))
+        if record is None or record.parent != run.activation.address:
+            missing = Fault("unknown", NoSuchTask.__name__, f"{child!r} is on record as no child of this task")
+            await run.show(
+                turn, self._answer(key, CHILD_ENDED, child, run.activation.codec.encode(missing), failed=True)
+            )
+            return True
+        payload = record.error if record.result is None else record.result
+        if payload is None:  # it tells of its end when it comes to that
+            return False
+        body = await run.storage.fetch(payload)
+        await run.show(turn, self._answer(key, CHILD_ENDED, child, body, failed=record.result is None))
+        return True
 
     async def _settle(self, turn: Turn, key: str) -> bool:
         run, identity = self._run, key.removeprefix(CALLBACK_KEY)
@@ -126,20 +144,19 @@ class Callbacks:
                 self._look_at[key] = run.storage.now() + SOON
                 return False
         self._look_at[key] = None
-        await run.show(turn, await self._row(identity, record))
+        if record is not None and record.answer is not None:
+            await run.show(turn, self._answer(key, ANSWER, identity, await run.storage.fetch(record.answer)))
+            return True
+        nothing = Fault("timeout", NO_ANSWER, "no answer came in time")
+        if record is None and key in run.engine.machine.adopted:
+            nothing = Fault("unknown", "Forgotten", "how it was settled has been forgotten by retention")
+        await run.show(turn, self._answer(key, ANSWER, identity, run.activation.codec.encode(nothing), failed=True))
         return True
 
-    async def _row(self, identity: str, record: CallbackRecord | None) -> SignalRow:
-        """The answer, or that none will come."""
+    def _answer(self, key: str, type: str, identity: str, body: bytes, *, failed: bool = False) -> SignalRow:
+        """What the store says, as a row."""
         run = self._run
-        answer = None if record is None else record.answer
-        nothing = Fault("timeout", "WaitTimeout", "no answer came in time")
+        at = run.place.next_at(run.storage.now())
         return SignalRow(
-            seq=run.place.seq + 1,
-            at=run.place.next_at(run.storage.now()),
-            message_id=identity,
-            type=ANSWER,
-            body=run.activation.codec.encode(nothing) if answer is None else await run.storage.fetch(answer),
-            answers=callback_key(identity),
-            failed=answer is None,
+            seq=run.place.seq + 1, at=at, message_id=identity, type=type, body=body, answers=key, failed=failed
         )
