@@ -9,6 +9,7 @@ import pytest
 
 import greenroom as gr
 from greenroom.persistence import ListObservations, ObservationKind, ParkReason
+from greenroom.persistence.journal import OutcomeKind
 from greenroom.persistence.tasks import Condition, TaskOutcome
 from tests.durable.helpers import Boom, raised
 from tests.tasks.scripts import POOL, Calls, Job, agents, journal_of, task_of
@@ -36,6 +37,79 @@ async def test_a_crash_is_followed_by_another_run_over_the_journal(database: Sha
         assert (await handle.status()).attempt == 1
         async with database.open() as store:
             assert len((await task_of(store, "T1")).restarts) == 2
+
+
+class Rash:
+    """One branch crashes after its operation, in the first run, while three others are at something."""
+
+    def __init__(self, others: str, effect: gr.Effect = gr.Effect.SAFE) -> None:
+        self.runs = 0
+        self.made: list[str] = []
+        self.others = others
+
+        @gr.operation(effect=gr.Effect.SAFE)
+        async def quick(name: str) -> str:
+            self.made.append(name)
+            await anyio.sleep(1)
+            return name
+
+        @gr.operation(effect=effect)
+        async def slow(name: str) -> str:
+            self.made.append(name)
+            await anyio.sleep(50 if self.runs == 1 else 1)
+            return name
+
+        self.quick, self.slow = quick, slow
+
+    async def rash(self, task: gr.Task) -> str:
+        await task.run(self.quick, "quick")
+        if self.runs == 1:
+            raise Boom
+        return await task.run(self.quick, "more")
+
+    async def patient(self, task: gr.Task, name: str) -> None:
+        if self.others == "asleep":
+            await task.sleep(50)
+        else:
+            await task.run(self.slow, name)
+
+    async def script(self, task: gr.Task, job: Job) -> str:
+        self.runs += 1
+        async with task.nursery() as branches:
+            rash = branches.start_soon(self.rash, task)
+            for name in "abc":
+                branches.start_soon(self.patient, task, name)
+        return rash.result
+
+
+@pytest.mark.parametrize("others", ["asleep", "unsent", "in flight"])
+async def test_a_crash_of_a_branch_leaves_no_mark_on_the_others(database: Shared, others: str) -> None:
+    rash = Rash(others)
+    pool = agents(rash.script, parallel=1 if others == "unsent" else None)
+    async with database.runtime(pool) as runtime:
+        handle = await runtime.submit(POOL, Job(), task_id="T1")
+        assert await handle.result() == "more"
+        assert rash.runs == 2
+        assert rash.made.count("quick") == 1
+        assert rash.made.count("a") == {"asleep": 0, "unsent": 1, "in flight": 2}[others]
+        async with database.open() as store:
+            assert OutcomeKind.CANCELLED not in {row.status for row in await journal_of(store, "T1")}
+
+
+async def test_a_crash_that_has_cancelled_what_must_not_be_guessed_at_is_named_when_it_does_not_come_again(
+    database: Shared,
+) -> None:
+    rash = Rash("in flight", gr.Effect.KEYED)
+    async with database.runtime(agents(rash.script)) as runtime:
+        handle = await runtime.submit(POOL, Job(), task_id="T1")
+        await anyio.sleep(60)
+        status = await handle.status()
+        assert status.parked is ParkReason.DIVERGED
+        assert "'slow' as cancelled" in str(status.parked_detail)
+        assert "if a crash of another branch had, it has not come again" in str(status.parked_detail)
+        await handle.terminate("another course is on record")
+        await handle.new_attempt("the crash is over", from_operation="root/1.2#1")
+        assert await handle.result() == "more"
 
 
 async def test_c11_a_task_that_crashes_too_often_is_parked_and_the_pool_goes_on(database: Shared) -> None:

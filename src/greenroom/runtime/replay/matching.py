@@ -53,7 +53,8 @@ def check_outcome(row: OutcomeRow, call: OperationCall | None, passed: Passed, t
     recorded = f"operation {row.name!r}"
     _check_call(row, row.seq, call, trace, codec)
     if row.status is OutcomeStatus.CANCELLED and not (call and call.cancel_requested):
-        raise Diverged(row.seq, str(row.call), f"{recorded} as cancelled", "today's code has not cancelled it")
+        found = "today's code has not cancelled it (if a crash of another branch had, it has not come again)"
+        raise Diverged(row.seq, str(row.call), f"{recorded} as cancelled", found)
     if passed.digest != row.stamp.digest:
         raise Diverged(row.seq, str(row.call), f"{recorded} after other calls", _told(trace))
 

@@ -25,7 +25,7 @@ from greenroom.persistence.tasks import (
     TaskRecord,
     task_id_of,
 )
-from greenroom.runtime.replay import End, EndKind, Fault, OperationCall, SignalRow
+from greenroom.runtime.replay import End, EndKind, Fault, OperationCall, OutcomeRow, OutcomeStatus, SignalRow
 from greenroom.runtime.tasks.callbacks import open_callbacks
 from greenroom.runtime.tasks.continuing import continued
 from greenroom.runtime.tasks.endings import (
@@ -355,6 +355,7 @@ class Activation:
         elif end.error is not None:
             fault = failure_of(end.error)
             if fault is None:
+                _forget_cancelled(turn)
                 await run.commits.commit(turn)
                 raise end.error
             outcome, body = TaskOutcome.FAILED, encoded_fault(fault, codec)
@@ -437,3 +438,12 @@ class Activation:
         if self.owner.held:
             self.owner.let_go(ReleaseTask(**self.owner.fields, due_at=due_at, **more))
             self.pool.desk.released(self.address, due_at)
+
+
+def _forget_cancelled(turn: Turn) -> None:
+    """Control code has crashed: what was cancelled for that, and may be sent again, is not on record. The next run may not crash."""
+    while turn.rows:
+        row = turn.rows[-1]
+        if not isinstance(row, OutcomeRow) or row.status is not OutcomeStatus.CANCELLED or turn.versions.get(row.seq):
+            return
+        turn.rows.pop()
