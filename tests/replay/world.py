@@ -80,7 +80,7 @@ def seen(engine: Engine, perform: Noting) -> Seen:
         str(machine.earliest and (machine.earliest.due, machine.earliest.call)),
         "" if machine.end is None else described(machine.end),
         tuple(perform.notes),
-        tuple(map(str, machine.replies)),
+        tuple(map(str, (*machine.replies, *machine.interrupted))),
     )
 
 

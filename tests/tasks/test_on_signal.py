@@ -236,6 +236,36 @@ async def test_a_handler_that_fails_fails_the_task(database: Shared) -> None:
         assert error.message == "spoilt"
 
 
+async def test_a_crash_of_perform_answers_no_question_for_the_handlers_run_again(database: Shared) -> None:
+    class Rash(Desk):
+        crashed = False
+
+        async def perform(self, task: gr.Task, request: Job) -> Any:
+            await task.receive(Steer, timeout=None)
+            if not Rash.crashed:
+                Rash.crashed = True
+                raise RuntimeError("a bug")
+            return await super().perform(task, request)
+
+    world = World()
+    pool = gr.Agents("agents", lambda: Rash(world), max_running=8)
+    async with database.runtime(pool) as runtime, anyio.create_task_group() as group:
+        handle = await runtime.submit(POOL, Job("one"))
+        answers: list[str] = []
+
+        async def ask() -> None:
+            answers.append(await handle.ask(Rename("two", pause=50), timeout=None))
+
+        group.start_soon(ask)
+        await settled()
+        await handle.signal(Steer(""))
+        await anyio.sleep(100)
+        assert world.cancelled == ["the task is ending"]
+        assert answers == ["ONE"]
+        await handle.signal(Finish())
+        assert await handle.result() == "two"
+
+
 async def test_a_handler_that_crashes_is_a_crash_of_the_task(database: Shared) -> None:
     async with database.runtime(desk(World()), source=patient(database)) as runtime:
         handle = await runtime.submit(POOL, Job("one"))

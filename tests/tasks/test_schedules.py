@@ -262,3 +262,13 @@ async def test_a_schedule_whose_request_cannot_be_stored_does_not_start(database
     with pytest.raises(gr.StartFailed, match="object"):
         async with database.runtime(agents(Desk().script), gr.Schedule("tick", POOL, object(), every=60.0)):
             pass
+
+
+async def test_a_schedule_that_only_an_older_release_has_started_is_listed_without_its_rule(database: Shared) -> None:
+    async with database.runtime(*Desk().tree()):
+        await anyio.sleep(61)
+    await database.change("UPDATE schedules SET pool = NULL, period = NULL, overlap = NULL, catch_up = NULL")
+    async with database.client() as client:
+        (schedule,) = [schedule async for schedule in client.schedules()]
+    assert (schedule.path, schedule.pool, schedule.every, schedule.next_moment) == ("service/tick", None, None, None)
+    assert schedule.last_task is not None

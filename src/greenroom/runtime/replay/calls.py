@@ -264,7 +264,7 @@ class Calls:
             machine.reply(branch, fault=rejected(error))
             return None
         elif isinstance(error, Cancelled):
-            machine.reply(branch, fault=interrupted(error.reason))
+            machine.reply(branch, fault=interrupted(error.reason), cancelled=True)
         return error
 
     # -------------------------------------------------------------------------------------------------- inside

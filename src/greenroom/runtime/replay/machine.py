@@ -67,6 +67,7 @@ class Machine:
         "end",
         "handlers",
         "handling",
+        "interrupted",
         "late",
         "marks",
         "open",
@@ -130,6 +131,8 @@ class Machine:
         """In which handlers run. None: none is begun (any more)."""
         self.replies: list[SignalReply] = []
         """What has become of signals that handlers took, for the driver to tell."""
+        self.interrupted: list[SignalReply] = []
+        """The same of those whose handlers were cancelled: to be told when the task ends by that. If it crashes they run again."""
         self._begun: list[BranchState] = []
         """Handlers that began in this row."""
         self._in_hand: JournalRow | None = None
@@ -226,11 +229,14 @@ class Machine:
         self._begun.append(branch)
         self.ready.append(branch)
 
-    def reply(self, branch: BranchState, body: bytes | None = None, fault: Fault | None = None) -> None:
+    def reply(
+        self, branch: BranchState, body: bytes | None = None, fault: Fault | None = None, *, cancelled: bool = False
+    ) -> None:
         """A handler has come to that; to neither: it has accepted its signal."""
         assert branch.message_id is not None
         branch.accepted |= fault is None
-        self.replies.append(
+        replies = self.interrupted if cancelled else self.replies
+        replies.append(
             SignalReply(seq=self.seq, message_id=branch.message_id, accepted=branch.accepted, body=body, fault=fault)
         )
 

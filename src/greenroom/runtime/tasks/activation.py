@@ -362,6 +362,7 @@ class Activation:
         if turn.submits:  # they have to be there before they can be told
             await run.commits.commit(turn.take())
         turn.outgoing += tuple([await cancel_of(task, child, codec, stow) for child in await self._open_children()])
+        turn.replies += tuple(run.engine.machine.interrupted)
         turn.replies += tuple(never_received(row) for row in end.unread if isinstance(row, SignalRow))
         ending = await ending_of(task, outcome, body, codec, stow)
         await run.commits.commit(turn, ending=evolve(ending, callbacks=await self._open_callbacks()))
@@ -447,3 +448,4 @@ def _forget_cancelled(turn: Turn) -> None:
         if not isinstance(row, OutcomeRow) or row.status is not OutcomeStatus.CANCELLED or turn.versions.get(row.seq):
             return
         turn.rows.pop()
+        turn.replies = tuple(reply for reply in turn.replies if reply.seq < row.seq)

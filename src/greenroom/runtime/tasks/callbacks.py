@@ -96,7 +96,12 @@ class Callbacks:
     @property
     def until(self) -> datetime | None:
         """When one that is waited for is to be looked at again."""
-        return min((due for key in self._awaited() if (due := self._look_at.get(key)) is not None), default=None)
+        awaited = self._awaited()
+        return (
+            min((due for key in awaited if (due := self._look_at.get(key)) is not None), default=None)
+            if awaited
+            else None
+        )
 
     async def look(self, turn: Turn) -> bool:
         """Look at one that is waited for, if it is time for that. True: a row was shown."""
