@@ -94,14 +94,16 @@ class Callbacks:
         return identity
 
     @property
+    def may_wait(self) -> bool:
+        """There may be some to look at."""
+        return self._run.activation.has_callbacks or bool(self._run.engine.machine.adopted)
+
+    @property
     def until(self) -> datetime | None:
         """When one that is waited for is to be looked at again."""
-        awaited = self._awaited()
-        return (
-            min((due for key in awaited if (due := self._look_at.get(key)) is not None), default=None)
-            if awaited
-            else None
-        )
+        if not self.may_wait:
+            return None
+        return min((due for key in self._awaited() if (due := self._look_at.get(key)) is not None), default=None)
 
     async def look(self, turn: Turn) -> bool:
         """Look at one that is waited for, if it is time for that. True: a row was shown."""
@@ -115,8 +117,6 @@ class Callbacks:
 
     def _awaited(self) -> list[str]:
         machine = self._run.engine.machine
-        if not (self._run.activation.has_callbacks or machine.adopted):
-            return []
         return [key for key in machine.signals.askers.names() if key.startswith(CALLBACK_KEY) or key in machine.adopted]
 
     async def _settle_child(self, turn: Turn, key: str) -> bool:

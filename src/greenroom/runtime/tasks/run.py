@@ -291,7 +291,7 @@ class Run:
             if self._is_overdue:
                 await self.show(turn, self._cut_off())
             step = self.engine.next_step(self.storage.now())
-            if self.activation.has_callbacks and isinstance(step, (Send, Idle)) and await self.callbacks.look(turn):
+            if self.callbacks.may_wait and isinstance(step, (Send, Idle)) and await self.callbacks.look(turn):
                 continue
             match step:
                 case Send(calls, cancellations):
