@@ -7,7 +7,7 @@ from typing import Any
 
 from greenroom.persistence.addresses import CloseAddress, ParkAddress, ParkReason, ReleaseAddress, UnparkAddress
 from greenroom.persistence.callbacks import CreateCallback, DeliverAnswer
-from greenroom.persistence.clock import instant
+from greenroom.persistence.clock import instant, maybe_instant
 from greenroom.persistence.content import message_digest
 from greenroom.persistence.deliveries import BeginDelivery, BuryMessage, Outgoing
 from greenroom.persistence.journal import CommitTurn, ContinueAs, EntryKind, JournalEntry, OutcomeKind
@@ -202,16 +202,21 @@ def callbacks_of(world: World, address: str) -> tuple[str, ...]:
     )
 
 
+def last_row(world: World, address: str) -> tuple[int, int]:
+    """Number and time of the last row of a segment; when it has none, 0 and when it began."""
+    row = world.connection.execute(
+        "SELECT seq, at FROM journal WHERE address = ? AND attempt = ? AND segment = ? ORDER BY seq DESC LIMIT 1",
+        (address, *where(world, address)),
+    ).fetchone()
+    return row or (0, world.one("SELECT segment_at FROM tasks WHERE address = ?", address) or 0)
+
+
 def turn(world: World) -> Transition[Any]:
     if not some(world, "a.owner IS NOT NULL"):
         return claim_task(world)
     address = task(world, "a.owner IS NOT NULL")
     attempt, segment = where(world, address)
-    row = world.connection.execute(
-        "SELECT seq, at FROM journal WHERE address = ? AND attempt = ? AND segment = ? ORDER BY seq DESC LIMIT 1",
-        (address, attempt, segment),
-    ).fetchone()
-    seq, at = row or (0, world.one("SELECT segment_at FROM tasks WHERE address = ?", address) or 0)
+    seq, at = last_row(world, address)
     wrong = world.pick(16)
     after = seq + 1 if wrong == 0 else seq
     now = at - 1 if wrong == 1 else max(at, world.now())
@@ -233,6 +238,49 @@ def turn(world: World) -> Transition[Any]:
         next_due=world.moment(),
         phase=world.choose((None, None, "reading")),
         **what,
+    )
+
+
+def plain_turn(world: World) -> Transition[Any]:
+    """What turns are for the most part: outcomes of operations without intents, an end, and nothing else that changes."""
+    wanted = (
+        "a.owner IS NOT NULL AND NOT EXISTS "
+        "(SELECT 1 FROM operations o WHERE o.address = t.address AND o.attempt = t.attempt)"
+    )
+    if not some(world, wanted):
+        return claim_task(world)
+    address = task(world, wanted)
+    seq, at = last_row(world, address)
+    wrong = world.pick(10)
+    start, now = seq + (wrong == 0), at - 1 if wrong == 1 else max(at, world.now())
+    stored = "SELECT next_due, phase FROM tasks WHERE address = ?"
+    next_due, phase = world.connection.execute(stored, (address,)).fetchone() or (None, None)
+    ending = Ending(outcome=TaskOutcome.SUCCEEDED, result=b"r") if world.pick(5) == 0 else None
+    written = tuple(
+        JournalEntry(
+            seq=number,
+            at=instant(now),
+            kind=EntryKind.OUTCOME,
+            call=f"root#{number if world.pick(8) else 1}",
+            name="op",
+            status=world.choose(tuple(OutcomeKind)),
+            effect_possible=bool(world.pick(2)),
+            params=world.choose((None, b"p")),
+            body=world.choose((None, b"r")),
+            admitted=world.choose((None, seq)),
+            basis=seq,
+            digest=b"d",
+            marks=world.choose(((), ("m",))),
+        )
+        for number in range(start + 1, start + 1 + world.choose((0, 1, 1, 1, 2)))
+    )
+    return CommitTurn(
+        **world.fence(address),
+        after=seq + (wrong == 2),
+        rows=written,
+        next_due=world.moment() if wrong == 3 else maybe_instant(next_due),
+        phase="another" if wrong == 4 else phase,
+        ending=ending,
     )
 
 
@@ -340,7 +388,11 @@ def terminate(world: World) -> Transition[Any]:
 
 def new_attempt(world: World) -> Transition[Any]:
     return NewAttempt(
-        address=task(world, "t.outcome IS NOT NULL"), seed=b"t", reason="again", rows=world.choose((0, 0, 1, 2))
+        address=task(world, "t.outcome IS NOT NULL"),
+        seed=b"t",
+        reason="again",
+        rows=world.choose((0, 0, 1, 2)),
+        in_segment=not world.pick(3),
     )
 
 
@@ -409,6 +461,7 @@ TASK_KINDS: dict[str, tuple[int, Callable[[World], Transition[Any]]]] = {
     "wake_task": (5, wake_task),
     "say": (6, say),
     "turn": (22, turn),
+    "plain_turn": (12, plain_turn),
     "release_task": (4, release_task),
     "park_task": (2, park_task),
     "quarantine": (1, quarantine),

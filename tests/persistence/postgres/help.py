@@ -16,6 +16,7 @@ from greenroom.persistence.addresses import AddressKind, ClaimAddress
 from greenroom.persistence.clock import StoreClock
 from greenroom.persistence.content import message_digest
 from greenroom.persistence.deliveries import BeginDelivery
+from greenroom.persistence.driver import NotReached, OutcomeUnknown
 from greenroom.persistence.executions import RegisterExecution
 from greenroom.persistence.ids import new_id
 from greenroom.persistence.messages import AcceptMessage
@@ -87,6 +88,23 @@ async def one(driver: PostgresDriver, item: Transition[Any]) -> Any:
 async def many(driver: PostgresDriver, items: Sequence[Transition[Any]]) -> list[Any]:
     """Apply transitions in one batch."""
     return list((await driver.apply(new_id(), items)).answers)
+
+
+async def see_through(driver: PostgresDriver, items: list[Transition[Any]]) -> list[Any]:
+    """Apply a batch as the store thread does: recover what is unknown, run again what is known not to be."""
+    batch_id, unknown = new_id(), False
+    while True:
+        try:
+            if unknown:
+                recovered = await driver.recover(batch_id, items)
+                if recovered is not None:
+                    return list(recovered.answers)
+                unknown = False
+            return list((await driver.apply(batch_id, items)).answers)
+        except OutcomeUnknown:
+            unknown = True
+        except NotReached:
+            await driver.pause(0.01)
 
 
 def execution(name: str, lease: float = 30.0) -> RegisterExecution:

@@ -15,7 +15,6 @@ from greenroom.persistence.answers import AnswerTo
 from greenroom.persistence.committer import Committer
 from greenroom.persistence.deliveries import Delivery, FinishDelivery, Handled, Outgoing
 from greenroom.persistence.driver import NotReached, OutcomeUnknown
-from greenroom.persistence.ids import new_id
 from greenroom.persistence.messages import AcceptMessage, Disposition, Receipt
 from greenroom.persistence.postgres.driver import PostgresDriver
 from greenroom.persistence.transitions import Transition
@@ -30,6 +29,7 @@ from tests.persistence.postgres.help import (
     one,
     opened,
     run,
+    see_through,
     session,
     waiting_for_locks,
 )
@@ -47,23 +47,6 @@ def batch_of(kind: str, start: int) -> list[Transition[Any]]:
     """Three messages; "mixed" with something of another kind, so that it is a transaction of several calls."""
     items: list[Transition[Any]] = [message("desk", f"m{start + n}") for n in range(3)]
     return [*items, claim("other", "e1")] if kind == "mixed" else items
-
-
-async def see_through(driver: PostgresDriver, items: list[Transition[Any]]) -> list[Any]:
-    """Apply a batch as the store thread does: recover what is unknown, run again what is known not to be."""
-    batch_id, unknown = new_id(), False
-    while True:
-        try:
-            if unknown:
-                recovered = await driver.recover(batch_id, items)
-                if recovered is not None:
-                    return list(recovered.answers)
-                unknown = False
-            return list((await driver.apply(batch_id, items)).answers)
-        except OutcomeUnknown:
-            unknown = True
-        except NotReached:
-            await driver.pause(0.01)
 
 
 @pytest.mark.parametrize(("kind", "cut"), list(product(("single", "mixed"), Cut)))

@@ -27,9 +27,9 @@ from greenroom.persistence.tasks import (
     WatchTasks,
     Woken,
 )
-from greenroom.persistence.transitions import Transition
+from greenroom.persistence.transitions import Refused, Transition
 from tests.persistence.postgres.help import execution, one, opened, run, session
-from tests.persistence.tasks_help import new
+from tests.persistence.tasks_help import new, outcome
 
 WIDTH: Final = 100
 ROWS: Final = 50_000
@@ -73,7 +73,7 @@ async def round_of(driver: PostgresDriver, number: int) -> list[float]:
     times.append(await read(driver, RunnableTasks(pool=POOL)))
     claimed = await step(claims(), ClaimedTask)
     at = claimed[0].task.last_at
-    outcome: dict[str, Any] = {
+    ended: dict[str, Any] = {
         "at": max(answer.task.last_at for answer in claimed),
         "kind": EntryKind.OUTCOME,
         "call": "root#1",
@@ -82,7 +82,7 @@ async def round_of(driver: PostgresDriver, number: int) -> list[float]:
         "basis": 0,
         "digest": b"d",
     }
-    rows = (JournalEntry(seq=1, **outcome),)
+    rows = (JournalEntry(seq=1, **ended),)
     await step([CommitTurn(**fence(name, 1), after=0, rows=rows) for name in names], TurnCommitted)
     await step([ReleaseTask(**fence(name, 1), due_at=at) for name in names], TaskReleased)
     times.append(await read(driver, DueTasks()))
@@ -92,6 +92,29 @@ async def round_of(driver: PostgresDriver, number: int) -> list[float]:
     await step([CommitTurn(**fence(name, 2), after=1, ending=ending) for name in names], TurnCommitted)
     times.append(await read(driver, WatchTasks(limit=100)) + await read(driver, NextTaskDue()))
     return times
+
+
+async def lone(driver: PostgresDriver, name: str) -> None:
+    """One task of the long queue, from its submission to its end, each step by itself."""
+    fence: dict[str, Any] = {"address": f"task:{name}", "execution_id": "e1", "generation": 1}
+    await one(driver, SubmitTask(task=new(name, pool="others")))
+    claimed = await one(driver, ClaimTask(address=f"task:{name}", pool="others", execution_id="e1", version="1"))
+    assert isinstance(claimed, ClaimedTask)
+    row = outcome(1, claimed.task.last_at)
+    assert await one(driver, CommitTurn(**fence, after=0, rows=(row,))) == TurnCommitted(seq=1)
+    ending = Ending(outcome=TaskOutcome.SUCCEEDED)
+    assert await one(driver, CommitTurn(**fence, after=1, ending=ending)) == TurnCommitted(seq=1)
+
+
+async def pages_of_queues(driver: PostgresDriver, connection: Connection) -> int:
+    """How often pages of the queues have been looked at in all."""
+    assert driver._connection is not None
+    await driver._connection.execute("SELECT pg_stat_force_next_flush()")
+    count: int = await connection.fetchval(
+        "SELECT sum(idx_blks_hit + idx_blks_read)::bigint FROM pg_statio_user_indexes "
+        "WHERE schemaname = current_schema() AND indexrelname IN ('tasks_runnable', 'tasks_begun', 'tasks_by_pool')"
+    )
+    return count
 
 
 async def fill(connection: Connection) -> None:
@@ -131,5 +154,23 @@ def test_r06_tasks_take_as_long_after_fifty_thousand_others_as_on_an_empty_datab
                 after = statistics.median(times[kind] for times in late)
                 # A plan that reads a table takes some fifty times as long.
                 assert after < 5 * before + 0.01, (name, before, after)
+
+    run(main())
+
+
+def test_r06_a_lone_task_is_sought_by_its_address_however_long_its_queue_is(url: str) -> None:
+    async def main() -> None:
+        async with opened(url) as driver, session(url) as connection:
+            await one(driver, execution("e1", lease=600.0))
+            for pool in (POOL, "others"):
+                await one(driver, RegisterTaskPool(pool=pool))
+            nobody = ClaimTask(address="task:nobody", pool="others", execution_id="e1", version="1")
+            assert isinstance(await one(driver, nobody), Refused)  # plans are made, and kept, from here on
+            await lone(driver, "early")
+            await fill(connection)
+            before = await pages_of_queues(driver, connection)
+            await lone(driver, "late")
+            # It is put into them; the whole of one has more than a hundred.
+            assert await pages_of_queues(driver, connection) - before < 30
 
     run(main())

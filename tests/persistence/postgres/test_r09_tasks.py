@@ -28,8 +28,10 @@ if TYPE_CHECKING:
 LENGTH: Final = 80
 
 
-def in_batches(url: str, steps: Sequence[Step], random: Random | None) -> tuple[list[Any], Tables]:
-    """Play steps on PostgreSQL, in batches of any size, or as large as time allows."""
+def in_batches(
+    url: str, steps: Sequence[Step], random: Random | None, *, often: float = 0.2
+) -> tuple[list[Any], Tables]:
+    """Play steps on PostgreSQL, in batches of any size, or as large as time allows. `often`: how often a step ends its batch."""
     database = PostgresDatabase(url)
     driver = database.driver()
     answers: list[Any] = []
@@ -48,7 +50,7 @@ def in_batches(url: str, steps: Sequence[Step], random: Random | None) -> tuple[
                 database.time.pass_time(step)
                 continue
             queue.append(step)
-            if random is not None and random.random() < 0.2:
+            if random is not None and random.random() < often:
                 await flush()
         await flush()
         await driver.close()
@@ -72,7 +74,7 @@ def difference(server: Server, seed: int) -> str | None:
     random = Random(seed)
     steps, expected, tables = one_by_one(random_commands(random, LENGTH, KINDS if seed % 4 == 0 else ABOUT_TASKS))
     with fresh_schema(server) as url:
-        answers, found = in_batches(url, steps, random)
+        answers, found = in_batches(url, steps, random, often=random.choice((0.2, 0.9)))
     items = [step for step in steps if isinstance(step, Transition)]
     for number, (item, one, other) in enumerate(zip(items, comparable(expected), comparable(answers), strict=True)):
         if one != other:

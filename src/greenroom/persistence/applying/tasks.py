@@ -177,7 +177,8 @@ async def claim(unit: Unit, item: ClaimTask) -> ClaimedTask | Refused:
     task.contact_at = unit.now
     task.waits = EMPTY
     fixed = await unit.fixed(item.address)
-    changing = (task.pool, task.turn, *task.values(), task.seq, task.last_at, task.intended)
+    last_at = task.last_at if task.seq else None
+    changing = (task.pool, task.turn, *task.values(), task.seq, last_at, task.intended)
     owned = (row.generation, row.owner, row.handled_seq, row.last_seq, None, None, None, None)
     return ClaimedTask(task=task_record(fixed, changing, owned, unit.now))
 

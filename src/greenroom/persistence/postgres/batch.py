@@ -10,6 +10,7 @@ from attrs import evolve
 from greenroom.persistence.addresses import ClaimAddress, OpenAddress
 from greenroom.persistence.answers import encode_answers
 from greenroom.persistence.applying.appliers import APPLIERS
+from greenroom.persistence.clock import micros
 from greenroom.persistence.deliveries import FinishDelivery
 from greenroom.persistence.driver import Applied, StatementFailed
 from greenroom.persistence.journal import CommitTurn
@@ -18,7 +19,7 @@ from greenroom.persistence.postgres.arrays import Statement
 from greenroom.persistence.postgres.exchange import EXCHANGE, EXCHANGED
 from greenroom.persistence.postgres.functions import NAMES
 from greenroom.persistence.postgres.hot import LEFT, Frame, Hot, send
-from greenroom.persistence.postgres.kinds import HOT
+from greenroom.persistence.postgres.kinds import CLAIM, HOT
 from greenroom.persistence.postgres.session import Connection
 from greenroom.persistence.postgres.unit import PostgresUnit
 from greenroom.persistence.schedules import PassMoment
@@ -32,8 +33,8 @@ LOCK: Final = Statement.calling(NAMES["lock"], "text[] text[] text[] text[] text
 # A batch's own row: its answers, and the proof that it was committed. Other processes are told, when there is something for them.
 INSERT_BATCH: Final = Statement.of(
     "text bigint text[] bytea boolean",
-    "WITH written AS (INSERT INTO batches (batch_id, at, transition_ids, answers) VALUES ($1, $2, $3, $4)) "
-    "SELECT pg_notify('greenroom.' || current_schema(), '') WHERE $5",
+    "INSERT INTO batches (batch_id, at, transition_ids, answers) VALUES ($1, $2, $3, $4) "
+    "RETURNING CASE WHEN $5 THEN pg_notify('greenroom.' || current_schema(), '')::text END",
 )
 
 
@@ -64,14 +65,8 @@ class Batch:
             self.at_commit = False
             if result is not None:
                 return Applied(result.answers, result.woken)
-        groups = pack(self._items)
         await self._connection.execute("BEGIN")
-        unit = await self._lock(groups)
-        answers: dict[int, Any] = {}
-        for group in groups:
-            await self._apply_group(unit, group, answers)
-        await unit.finish()
-        ordered = [answers[id(item)] for item in self._items]
+        unit, ordered = await self._claim() or await self._apply_groups()
         await self._connection.execute(
             *INSERT_BATCH.given(
                 self._batch_id,
@@ -86,6 +81,25 @@ class Batch:
         if tag != "COMMIT":
             raise StatementFailed(f"COMMIT came to {tag}")
         return Applied(ordered, frozenset(unit.woken))
+
+    async def _claim(self) -> tuple[PostgresUnit, list[Any]] | None:
+        """A lone claim, unless it is one that does not go its ordinary way."""
+        item = self._items[0]
+        if len(self._items) > 1 or not isinstance(item, ClaimTask):
+            return None
+        answer = await CLAIM.one(self._connection, None, item)
+        if answer is None:
+            return None
+        return PostgresUnit(self._connection, micros(answer.task.read_at), self._own), [answer]
+
+    async def _apply_groups(self) -> tuple[PostgresUnit, list[Any]]:
+        groups = pack(self._items)
+        unit = await self._lock(groups)
+        answers: dict[int, Any] = {}
+        for group in groups:
+            await self._apply_group(unit, group, answers)
+        await unit.finish()
+        return unit, [answers[id(item)] for item in self._items]
 
     async def _lock(self, groups: Sequence[Group]) -> PostgresUnit:
         """Take all row locks, and what is decided about in Python in hand."""

@@ -1,7 +1,7 @@
 """The plpgsql functions of the hot kinds, and how they get into a schema.
 
 A function's name carries the digest of its text: workers of two releases share a schema, and each calls its own (R33). In a
-text, braces stand around the name of a function: the text's own, and those that it calls.
+text, braces stand around the name of a function: the text's own, and those that it calls. `{task_columns}` are all of a task.
 """
 
 from __future__ import annotations
@@ -12,13 +12,19 @@ from hashlib import sha256
 from importlib import resources
 from typing import Final
 
+from greenroom.persistence.applying.task_rows import FIXED, IN_HAND
+from greenroom.persistence.reading.task_records import TASK_ADDRESS
+
 _CALLED: Final = re.compile(r"\{([a-z_]+)\}")
+
+TASK_COLUMNS: Final = f"{TASK_ADDRESS}, {IN_HAND}, {FIXED}"
+"""All there is to know of `tasks t` with its `addresses a`."""
 
 
 def _load() -> dict[str, tuple[str, str]]:
     folder = resources.files(__package__) / "functions"
     texts = {
-        file.name.removesuffix(".sql"): file.read_text(encoding="utf-8")
+        file.name.removesuffix(".sql"): file.read_text(encoding="utf-8").replace("{task_columns}", TASK_COLUMNS)
         for file in sorted(folder.iterdir(), key=lambda entry: entry.name)
         if file.name.endswith(".sql")
     }
@@ -44,6 +50,12 @@ NAMES: Final[Mapping[str, str]] = {stem: name for stem, (name, _) in _FUNCTIONS.
 
 TEXTS: Final[Mapping[str, str]] = dict(_FUNCTIONS.values())
 """The statement that makes each, by its name there."""
+
+
+def value_of(stem: str, arguments: int) -> str:
+    """The call of a function about a single item, with so many arguments, for its one value, which may be a record."""
+    return f"SELECT {NAMES[stem]}({', '.join(f'${n}' for n in range(1, arguments + 1))})"
+
 
 STEER: Final = """
 CREATE OR REPLACE FUNCTION greenroom_now() RETURNS bigint LANGUAGE sql VOLATILE AS

@@ -17,7 +17,7 @@ from greenroom.persistence.content import columns_of
 from greenroom.persistence.deliveries import BeginDelivery, FinishDelivery
 from greenroom.persistence.messages import AcceptMessage, Disposition, Receipt
 from greenroom.persistence.postgres.arrays import Statement
-from greenroom.persistence.postgres.functions import NAMES
+from greenroom.persistence.postgres.functions import NAMES, value_of
 from greenroom.persistence.postgres.session import Connection
 from greenroom.persistence.postgres.verdicts import accepted, begun, handled
 from greenroom.persistence.transitions import OwnerWrite, Refused, Transition
@@ -70,14 +70,9 @@ class Hot(Protocol):
         """None: a whole batch of which something would be left. Nothing was changed."""
 
 
-def _calling(function: str, arguments: int, result: str) -> str:
-    """The call of a function of single items, which have no arrays to be joined."""
-    return f"SELECT {result} FROM {NAMES[function]}({', '.join(f'${n}' for n in range(1, arguments + 1))})"
-
-
-_ACCEPT_ONE: Final = _calling("accept_one", 11, "number, news")
-_BEGIN_ONE: Final = _calling("begin_one", 8, "number")
-_FINISH_ONE: Final = _calling("finish_one", 17, "number")
+_ACCEPT_ONE: Final = value_of("accept_one", 11)
+_BEGIN_ONE: Final = value_of("begin_one", 8)
+_FINISH_ONE: Final = value_of("finish_one", 17)
 _ACCEPT: Final = Statement.calling(
     NAMES["accept"],
     "text text[] bigint text[] text[] text[] text[] text[] bytea[] bigint[] text[] bigint[] boolean",
@@ -116,8 +111,7 @@ class Accept:
         """A new message, to an address that has an owner, and room; None, and nothing is done, for any other."""
         if item.deliver_at is not None:
             return None
-        number, news = await _call(
-            connection,
+        number, news = await connection.fetchval(
             _ACCEPT_ONE,
             frame.batch_id,
             item.transition_id,
@@ -158,8 +152,7 @@ class Begin:
         return await self._many(connection, frame, items)
 
     async def _one(self, connection: Connection, frame: Frame, item: BeginDelivery) -> Result | None:
-        (number,) = await _call(
-            connection,
+        number = await connection.fetchval(
             _BEGIN_ONE,
             frame.batch_id,
             item.transition_id,
@@ -202,8 +195,7 @@ class Finish:
 
     async def _one(self, connection: Connection, frame: Frame, item: FinishDelivery) -> Result | None:
         state = item.state
-        (number,) = await _call(
-            connection,
+        number = await connection.fetchval(
             _FINISH_ONE,
             frame.batch_id,
             item.transition_id,

@@ -12,9 +12,11 @@ from greenroom.persistence.postgres.turns import Turns
 from greenroom.persistence.tasks import ClaimTask, SubmitTask
 from greenroom.persistence.transitions import Transition
 
+CLAIM: Final = Claim()
+
 HOT: Final[dict[type[Transition[Any]], Hot]] = {
     **MESSAGES,
-    ClaimTask: Claim(),
+    ClaimTask: CLAIM,
     CommitTurn: Turns(),
     SubmitTask: Submit(),
 }

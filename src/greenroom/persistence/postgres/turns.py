@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Final
+from typing import Any, Final
 
 from greenroom.persistence.applying.turns import is_plain
 from greenroom.persistence.clock import maybe_micros, micros
@@ -12,9 +12,10 @@ from greenroom.persistence.content import columns_of
 from greenroom.persistence.journal import CommitTurn, JournalEntry, TurnCommitted
 from greenroom.persistence.lists import list_text
 from greenroom.persistence.postgres.arrays import Statement
-from greenroom.persistence.postgres.functions import NAMES
+from greenroom.persistence.postgres.functions import NAMES, value_of
 from greenroom.persistence.postgres.hot import LEFT, Frame, Result
 from greenroom.persistence.postgres.session import Connection
+from greenroom.persistence.tasks import Ending
 
 _TURN: Final = Statement.calling(
     NAMES["turn"],
@@ -24,6 +25,9 @@ _TURN: Final = Statement.calling(
     "text[]",
     "numbers, news",
 )
+_TURN_ONE: Final = value_of("turn_one", 27)
+_NO_END: Final = (None,) * 5
+_NO_ROW: Final = (None,) * 13
 
 
 class Turns:
@@ -36,6 +40,33 @@ class Turns:
         return len({item.address for item in items}) == len(items)
 
     async def call(self, connection: Connection, frame: Frame, items: Sequence[CommitTurn]) -> Result | None:
+        if len(items) == 1 and len(items[0].rows) < 2:
+            return await self._one(connection, frame, items[0])
+        return await self._many(connection, frame, items)
+
+    async def _one(self, connection: Connection, frame: Frame, item: CommitTurn) -> Result | None:
+        """A turn of one row at most."""
+        ending = item.ending
+        number = await connection.fetchval(
+            _TURN_ONE,
+            frame.batch_id,
+            item.transition_id,
+            frame.now,
+            item.execution_id,
+            item.address,
+            item.generation,
+            item.after,
+            maybe_micros(item.next_due),
+            item.phase,
+            *(_NO_END if ending is None else _end(ending)),
+            *(_row(item.rows[0]) if item.rows else _NO_ROW),
+        )
+        if number is None:
+            return frame.left
+        ended = frozenset[str]() if ending is None else frozenset({item.address})
+        return Result([TurnCommitted(seq=number)], ended, ending is not None)
+
+    async def _many(self, connection: Connection, frame: Frame, items: Sequence[CommitTurn]) -> Result | None:
         execution_id = items[0].execution_id
         mine = [item for item in items if item.execution_id == execution_id]
         if frame.batch_id is not None and len(mine) < len(items):
@@ -97,3 +128,25 @@ def _in_order(seq: int, rows: Sequence[JournalEntry]) -> bool:
     numbered = all(entry.seq == number for number, entry in enumerate(rows, seq + 1))
     timed = all(one.at <= other.at for one, other in pairwise(rows))
     return numbered and timed and len({entry.call for entry in rows}) == len(rows)
+
+
+def _end(ending: Ending) -> tuple[Any, ...]:
+    """An end as the columns that `turn_one` takes."""
+    return (ending.outcome.value, *columns_of(ending.result), *columns_of(ending.error))
+
+
+def _row(entry: JournalEntry) -> tuple[Any, ...]:
+    """A row as the columns that `turn_one` takes, from its time on."""
+    return (
+        micros(entry.at),
+        entry.call,
+        entry.name,
+        entry.status and entry.status.value,
+        entry.effect_possible,
+        *columns_of(entry.params),
+        *columns_of(entry.body),
+        entry.admitted,
+        entry.basis,
+        entry.digest,
+        list_text(entry.marks) if entry.marks else None,
+    )

@@ -46,7 +46,9 @@ BEGIN
     -- Its time begins when it does, however long it stood in the queue: unless its attempt has taken over rows of the one before.
     UPDATE tasks t SET
         runnable = false, version = coalesce(t.version, i.version), contact_at = p_now, waits = '[]',
-        segment_at = CASE WHEN t.version IS NULL AND t.segment_at = t.attempt_at THEN p_now ELSE t.segment_at END
+        segment_at = CASE WHEN t.version IS NULL AND (
+            SELECT j.seq FROM journal j WHERE j.address = t.address AND j.attempt = t.attempt AND j.segment = t.segment LIMIT 1
+        ) IS NULL THEN p_now ELSE t.segment_at END
     FROM unnest(v_tasks, p_version) i(place, version) WHERE t.ctid = i.place;
 
     UPDATE task_pools p SET runnable = p.runnable - u.count, turn = greatest(p.turn, u.turn)
