@@ -464,7 +464,7 @@ TASK_KINDS: dict[str, tuple[int, Callable[[World], Transition[Any]]]] = {
     "plain_turn": (12, plain_turn),
     "release_task": (4, release_task),
     "park_task": (2, park_task),
-    "quarantine": (1, quarantine),
+    "quarantine": (2, quarantine),
     "terminate": (2, terminate),
     "new_attempt": (4, new_attempt),
     "decide": (3, decide),

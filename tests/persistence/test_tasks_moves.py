@@ -102,7 +102,7 @@ def test_no_transition_makes_another_move_than_the_table_has(tmp_path: Path, com
 
 def test_every_move_of_the_table_is_made_and_no_other_on_sqlite(tmp_path: Path) -> None:
     made: set[Move] = set()
-    for seed in range(6):
+    for seed in range(8):
         made |= moves_made(SqliteDatabase(tmp_path / f"{seed}.db"), history(seed))
     assert made == {move for move in LEGAL if move[0] is not move[1]}
 
