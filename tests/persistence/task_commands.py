@@ -57,7 +57,7 @@ def pool_of(world: World, address: str) -> str:
 def register_task_pool(world: World) -> Transition[Any]:
     return RegisterTaskPool(
         pool=world.choose(("tp", "tq")),
-        queue_limit=world.choose((None, None, 2, 3)),
+        queue_limit=world.choose((None, None, 1, 3)),
         rate=world.choose((None, None, None, (2, 5.0))),
         execution_id=world.choose((None, world.execution())),
     )
@@ -243,16 +243,15 @@ def turn(world: World) -> Transition[Any]:
 
 def plain_turn(world: World) -> Transition[Any]:
     """What turns are for the most part: outcomes of operations without intents, an end, and nothing else that changes."""
-    wanted = (
-        "a.owner IS NOT NULL AND NOT EXISTS "
-        "(SELECT 1 FROM operations o WHERE o.address = t.address AND o.attempt = t.attempt)"
-    )
+    unintended = "NOT EXISTS (SELECT 1 FROM operations o WHERE o.address = t.address AND o.attempt = t.attempt)"
+    wanted = f"a.owner IS NOT NULL AND {world.choose((unintended, unintended, 't.suspicions > 0', '1'))}"
     if not some(world, wanted):
         return claim_task(world)
     address = task(world, wanted)
     seq, at = last_row(world, address)
     wrong = world.pick(10)
-    start, now = seq + (wrong == 0), at - 1 if wrong == 1 else max(at, world.now())
+    after = max(0, seq + {0: 1, 1: -1}.get(wrong, 0))
+    now = at - 1 if wrong == 2 else max(at, world.now())
     stored = "SELECT next_due, phase FROM tasks WHERE address = ?"
     next_due, phase = world.connection.execute(stored, (address,)).fetchone() or (None, None)
     ending = Ending(outcome=TaskOutcome.SUCCEEDED, result=b"r") if world.pick(5) == 0 else None
@@ -267,16 +266,16 @@ def plain_turn(world: World) -> Transition[Any]:
             effect_possible=bool(world.pick(2)),
             params=world.choose((None, b"p")),
             body=world.choose((None, b"r")),
-            admitted=world.choose((None, seq)),
-            basis=seq,
+            admitted=world.choose((None, after)),
+            basis=after,
             digest=b"d",
             marks=world.choose(((), ("m",))),
         )
-        for number in range(start + 1, start + 1 + world.choose((0, 1, 1, 1, 2)))
+        for number in range(after + 1, after + 1 + world.choose((0, 1, 1, 1, 2)))
     )
     return CommitTurn(
         **world.fence(address),
-        after=seq + (wrong == 2),
+        after=after,
         rows=written,
         next_due=world.moment() if wrong == 3 else maybe_instant(next_due),
         phase="another" if wrong == 4 else phase,

@@ -71,6 +71,18 @@ async def test_a_group_that_comes_later_does_not_get_the_turns_that_it_has_misse
         assert await queue(store) == ["new0", "old4", "new1", "old5"]
 
 
+async def test_a_group_that_comes_back_does_not_get_the_turns_that_it_has_missed(database: Database) -> None:
+    async with database.open() as store:
+        await done(store, register("e1"))
+        for name in ("back0", "old0", "old1", "old2"):
+            await submitted(store, name, group=name[:-1])
+            await claimed(store, name)
+        for number in (3, 4):
+            await submitted(store, f"old{number}", group="old")
+            await submitted(store, f"back{number}", group="back")
+        assert await queue(store) == ["back3", "old3", "back4", "old4"]
+
+
 async def test_a_task_that_is_woken_goes_before_those_that_came_after_it(database: Database) -> None:
     async with database.open() as store:
         task = await owned(store, "t1")
