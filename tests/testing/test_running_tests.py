@@ -107,12 +107,26 @@ async def test_hanging_in_a_shield():
             await anyio.lowlevel.checkpoint()
 
 
+@pytest.mark.real_time
+async def test_hanging_in_a_shield_that_waits():
+    with anyio.CancelScope(shield=True):
+        await anyio.sleep_forever()
+
+
+def test_hanging_in_a_run_of_its_own(backend):
+    async def wait():
+        with anyio.CancelScope(shield=True):
+            await anyio.sleep_forever()
+
+    anyio.run(wait, backend=backend)
+
+
 def test_hanging_without_a_loop():
-    time.sleep(60)
+    time.sleep(600)
 
 
-def test_after_all_that():
-    VirtualClock().run(anyio.sleep, 5)
+async def test_after_all_that():
+    await anyio.sleep(5)
 """
 
 
@@ -125,7 +139,7 @@ class Report:
         return self.outcomes[test]
 
 
-def run_pytest(folder: Path, *arguments: str, limit: str = "60") -> Report:
+def run_pytest(folder: Path, *arguments: str, limit: str = "180") -> Report:
     shutil.copy(CONFTEST, folder / "conftest.py")
     (folder / "pytest.ini").write_text(SETTINGS)
     (folder / "test_small.py").write_text(TESTS)
@@ -188,7 +202,15 @@ def test_a_test_fails_that_leaves_an_exception_nobody_retrieved(report: Report) 
 
 
 @BOTH
-@pytest.mark.parametrize("test", ["test_hanging", "test_hanging_in_a_shield"])
+@pytest.mark.parametrize(
+    "test",
+    [
+        "test_hanging",
+        "test_hanging_in_a_shield",
+        "test_hanging_in_a_shield_that_waits",
+        "test_hanging_in_a_run_of_its_own",
+    ],
+)
 def test_a_hanging_test_fails_at_its_real_time_limit(hung: Report, test: str, loop: str) -> None:
     assert "0.3 real seconds" in hung[f"{test}[{loop}]"]
 
@@ -197,5 +219,6 @@ def test_a_hanging_test_without_a_loop_fails_at_its_real_time_limit(hung: Report
     assert "0.3 real seconds" in hung["test_hanging_without_a_loop"]
 
 
-def test_the_tests_after_a_hanging_one_run_as_ever(hung: Report) -> None:
-    assert hung["test_after_all_that"] == "passed"
+@BOTH
+def test_the_tests_after_a_hanging_one_run_as_ever(hung: Report, loop: str) -> None:
+    assert hung[f"test_after_all_that[{loop}]"] == "passed"
