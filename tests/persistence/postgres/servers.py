@@ -58,27 +58,42 @@ class Server:
         pgexec("pg_ctl", (*where, *arguments), bin_path=self.handle.bin_path, user=self.handle.system_user)
 
     def kill_a_backend(self, application: str = "greenroom") -> None:
-        """SIGKILL the process of an application's session, which makes the whole server recover as after a crash."""
-        os.kill(asyncio.run(self._session_of(application)), signal.SIGKILL)
+        """SIGKILL the process of an application's session, once there is one: the whole server recovers as after a crash.
 
-    async def _session_of(self, application: str) -> int:
-        """The process of such a session, once there is one; the server may be recovering from the last time."""
+        Returns when it takes connections again.
+        """
+        asyncio.run(self._kill_a_backend(application))
+
+    async def _kill_a_backend(self, application: str) -> None:
+        while not await self._killed(application):
+            await asyncio.sleep(0.02)
+        (await self._connected()).terminate()
+
+    async def _killed(self, application: str) -> bool:
+        connection = await self._connected()
+        try:
+            pid = await connection.fetchval(
+                "SELECT pid FROM pg_stat_activity WHERE application_name = $1 LIMIT 1", application
+            )
+            if pid is None:
+                return False
+            os.kill(pid, signal.SIGKILL)
+        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+            return False  # the server has not yet recovered from the last time, or the session has ended
+        else:
+            while not connection.is_closed():  # the server ends every session then
+                await asyncio.sleep(0.02)
+            return True
+        finally:
+            connection.terminate()
+
+    async def _connected(self) -> asyncpg.Connection:
+        """A session, once the server takes one."""
         while True:
             try:
-                connection = await asyncpg.connect(self.url)
-            except (OSError, asyncpg.PostgresError):
-                await asyncio.sleep(0.02)
-                continue
-            try:
-                pid = await connection.fetchval(
-                    "SELECT pid FROM pg_stat_activity WHERE application_name = $1 LIMIT 1", application
-                )
+                return await asyncpg.connect(self.url)
             except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
-                pid = None
-            connection.terminate()
-            if pid is not None:
-                return int(pid)
-            await asyncio.sleep(0.02)
+                await asyncio.sleep(0.02)
 
 
 @contextmanager
