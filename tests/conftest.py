@@ -13,9 +13,11 @@ import faulthandler
 import functools
 import gc
 import inspect
+import logging
 import os
 import signal
 import sys
+import tempfile
 import threading
 import warnings
 from typing import TYPE_CHECKING, Any, Final, cast, get_args
@@ -58,6 +60,11 @@ def pytest_configure(config: pytest.Config) -> None:
     hypothesis.settings.register_profile("everyday", deadline=None, derandomize=True)
     hypothesis.settings.register_profile("full", deadline=None, max_examples=1000, print_blob=True)
     hypothesis.settings.load_profile("full" if config.getoption("--full") else "everyday")
+    if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
+        # Or each of some hundred child processes would compile all of the package anew. The sources' folders stay clean.
+        folder = tempfile.TemporaryDirectory(prefix="greenroom-bytecode-", ignore_cleanup_errors=True)
+        config.add_cleanup(folder.cleanup)
+        os.environ["PYTHONPYCACHEPREFIX"] = folder.name
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -164,6 +171,14 @@ def postgres() -> Generator[Server, None, None]:
 
     with running_server() as server:
         yield server
+
+
+@pytest.fixture
+def quiet() -> Generator[None, None, None]:
+    """Nothing is logged, for tests in which much goes wrong, again and again: to tell of it would take as long as all the rest."""
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
 
 
 @pytest.fixture
