@@ -232,7 +232,13 @@ SCENARIOS: tuple[Scenario, ...] = (
     signals_are_handled_beside_perform,
 )
 
+pytestmark = pytest.mark.usefixtures("quiet")
 each_scenario = pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
+
+
+def loops(scenario: Scenario) -> tuple[Backend, Backend]:
+    """The one on which each of its points is tried, and the other one."""
+    return ("trio", "asyncio") if SCENARIOS.index(scenario) % 2 else ("asyncio", "trio")
 
 
 def tried_all(scenario: Scenario, **options: object) -> None:
@@ -242,21 +248,24 @@ def tried_all(scenario: Scenario, **options: object) -> None:
 
 
 @each_scenario
-def test_r35_each_point_on_sqlite(scenario: Scenario, backend: Backend) -> None:
-    number = SCENARIOS.index(scenario)
-    all_of_it = (backend == "trio") == bool(number % 2)
-    tried_all(scenario, backend=backend, seed=1, sample=None if all_of_it else (number, 0.1))
+def test_r35_each_point_on_sqlite(scenario: Scenario) -> None:
+    tried_all(scenario, backend=loops(scenario)[0], seed=1)
+
+
+@each_scenario
+def test_r35_a_quarter_of_the_points_on_sqlite_on_the_other_loop(scenario: Scenario) -> None:
+    tried_all(scenario, backend=loops(scenario)[1], seed=1, sample=(SCENARIOS.index(scenario), 0.25))
+
+
+@each_scenario
+def test_r35_a_tenth_of_the_points_on_postgres(scenario: Scenario, postgres: Server) -> None:
+    tried_all(scenario, backend=loops(scenario)[1], server=postgres.url, sample=(SCENARIOS.index(scenario), 0.1))
 
 
 @pytest.mark.full
 @each_scenario
 def test_r35_each_point_on_sqlite_on_each_loop(scenario: Scenario, backend: Backend) -> None:
     tried_all(scenario, backend=backend, seed=2)
-
-
-@each_scenario
-def test_r35_a_tenth_of_the_points_on_postgres(scenario: Scenario, backend: Backend, postgres: Server) -> None:
-    tried_all(scenario, backend=backend, server=postgres.url, sample=(SCENARIOS.index(scenario), 0.1))
 
 
 @pytest.mark.full

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import random
 import secrets
 import subprocess
@@ -20,8 +19,6 @@ from greenroom.testing.simulation import Simulated, SimulationFailed, Weather, W
 from tests.tasks.scripts import POOL, Job, agents
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from greenroom.testing.simulation import Process
     from greenroom.testing.virtual_clock import Backend
 
@@ -35,13 +32,7 @@ ALL_SEEDS = 200
 BLOCK = 10
 """Seeds in one test."""
 
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    """What goes wrong in a simulation is told at length, and is meant to."""
-    logging.disable(logging.CRITICAL)
-    yield
-    logging.disable(logging.NOTSET)
+pytestmark = pytest.mark.usefixtures("quiet")
 
 
 def run_block(first: int, url: str) -> list[Simulated]:

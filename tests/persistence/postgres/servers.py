@@ -65,12 +65,14 @@ class Server:
         asyncio.run(self._kill_a_backend(application))
 
     async def _kill_a_backend(self, application: str) -> None:
-        while not await self._killed(application):
+        while not await self._killed(application):  # noqa: ASYNC110 - no event tells of a session
             await asyncio.sleep(0.02)
         (await self._connected()).terminate()
 
     async def _killed(self, application: str) -> bool:
         connection = await self._connected()
+        ended = asyncio.Event()
+        connection.add_termination_listener(lambda _: ended.set())
         try:
             pid = await connection.fetchval(
                 "SELECT pid FROM pg_stat_activity WHERE application_name = $1 LIMIT 1", application
@@ -81,8 +83,7 @@ class Server:
         except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
             return False  # the server has not yet recovered from the last time, or the session has ended
         else:
-            while not connection.is_closed():  # the server ends every session then
-                await asyncio.sleep(0.02)
+            await ended.wait()  # the server ends every session then
             return True
         finally:
             connection.terminate()
