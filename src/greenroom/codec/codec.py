@@ -132,14 +132,16 @@ class Codec:
         Raises:
             NotEncodable: names the field, at any depth, whose value would not come back equal, or not at all.
         """
-        root = type(value).__qualname__.rpartition("<locals>.")[2]
         try:
             data = encode_plain(self._dynamic.pack(value))
         except Fault as fault:
+            root = _root_of(value)
             raise NotEncodable(root, (f"{fault.path(root)}: {fault.reason}",)) from fault.__cause__
         except RecursionError:
+            root = _root_of(value)
             raise NotEncodable(root, (f"{root}: is nested too deeply, or holds itself",)) from None
         if too_deep(data):
+            root = _root_of(value)
             raise NotEncodable(root, (f"{root}: is nested more than {DEEPEST} levels deep: send its parts one by one",))
         return data
 
@@ -234,3 +236,8 @@ class Codec:
                 walk.registry.also(cls, tag)
                 self._adopt(walk, tag)
         return self._dynamic.unpackers[tag]
+
+
+def _root_of(value: object) -> str:
+    """What an error calls the value that was to be encoded."""
+    return type(value).__qualname__.rpartition("<locals>.")[2]

@@ -72,13 +72,13 @@ class Flight:
 
     Args:
         invocation: number of the next invocation.
-        began: when the first one was.
+        began: when the first one was; None: it is still to come.
     """
 
     run: Run
     call: OperationCall
     invocation: int
-    began: datetime
+    began: datetime | None
     intended: bool
     definition: OperationDef[..., Any]
     _value: Any = None
@@ -151,6 +151,8 @@ class Flight:
         if self._cancelled or self._dropped:
             return
         self._sent = True
+        if self.began is None and definition.retry.within is not None:
+            self.began = activation.now()
         operation = self._operation() if definition.takes_operation else None
         self._scope = activation.loop.cancel_scope()
         with self._scope:

@@ -129,8 +129,8 @@ class Operations:
         flight = self.flights[call] = Flight(
             run,
             call,
-            invocation=self._next_invocation(call),
-            began=run.storage.now() if tries is None else tries.began,
+            invocation=1 if tries is None else tries.latest + 1,
+            began=None if tries is None else tries.began,
             intended=_effect(call) is not Effect.SAFE,
             definition=asking(run, call) if call.kind is OperationKind.ASK else call.target,
         )

@@ -24,7 +24,7 @@ def may_retry(
     effect: Effect,
     invocation: int,
     *,
-    began: datetime,
+    began: datetime | None,
     again_at: datetime,
     deadline: datetime | None,
 ) -> bool:
@@ -32,12 +32,12 @@ def may_retry(
 
     Args:
         invocation: the one that has failed, from 1.
-        began: when the first one did.
+        began: when the first one did, where the policy asks for that.
         again_at: when the next one would.
         deadline: the task's.
     """
     if effect in UNCERTAIN or invocation >= policy.invocations:
         return False
-    if policy.within is not None and again_at > began + timedelta(seconds=policy.within):
+    if policy.within is not None and began is not None and again_at > began + timedelta(seconds=policy.within):
         return False
     return deadline is None or again_at < deadline

@@ -290,7 +290,8 @@ class Run:
         while True:
             if self._is_overdue:
                 await self.show(turn, self._cut_off())
-            step = self.engine.next_step(self.storage.now())
+            timed = self.engine.machine.earliest is not None  # else it is all one what time it is
+            step = self.engine.next_step(self.storage.now() if timed else self.place.at)
             if self.callbacks.may_wait and isinstance(step, (Send, Idle)) and await self.callbacks.look(turn):
                 continue
             match step:
