@@ -33,8 +33,8 @@ from greenroom.persistence.tasks import (
     TaskRecord,
     task_address,
 )
-from greenroom.testing import Away, StoreFaults
-from tests.durable.helpers import raised, settled
+from greenroom.testing import Away, CrashPoints, StoreFaults
+from tests.durable.helpers import LEASE, raised, settled
 from tests.persistence.stores import register
 from tests.tasks.scripts import POOL, Calls, Job, Script, Steer, agents, journal_of, task_of
 
@@ -521,3 +521,30 @@ async def test_two_starts_of_one_service_are_two_executions_and_each_task_is_per
     assert len(performed_by) == 8
     assert set(performed_by) <= alive
     assert sorted(slow.begun) == sorted(slow.ended) == [f"T{number}" for number in range(8)]
+
+
+async def test_r10_a_task_is_taken_over_right_after_the_end_of_its_owners_lease(database: Shared) -> None:
+    begun: list[str] = []
+
+    @gr.operation(effect=gr.Effect.SAFE)
+    async def note() -> None:
+        pass
+
+    async def script(task: gr.Task, job: Job) -> None:
+        begun.append(task.execution)
+        await task.run(note)
+        await task.run(note)
+
+    async with (
+        CrashPoints(("after CommitTurn task:T1",)) as crash,
+        database.runtime(agents(script), source=database.source(driver=crash.wrap)) as runtime,
+    ):
+        await (await runtime.submit(POOL, Job(), task_id="T1")).result()
+    await anyio.sleep(1000)
+    async with database.runtime(
+        agents(script), source=database.source(sweep=900.0)
+    ):  # its last regular look: at 2,800 s
+        await anyio.sleep(LEASE - 1000 - 10)
+        assert len(begun) == (2 if database.url.startswith("sqlite:") else 1)  # there its file proves that it is dead
+        await anyio.sleep(20)
+        assert len(begun) == 2

@@ -7,6 +7,7 @@ event, and tried again with the next round (K01).
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from math import inf
 from typing import TYPE_CHECKING
 
 import anyio
@@ -45,6 +46,9 @@ PAGE = 100
 FIRST_PRUNE = 60.0
 """Seconds after the start before anything is forgotten: whoever starts has better things to do."""
 
+JUST_PAST = 0.02
+"""Seconds after the end of somebody's lease, for a look whether it has ended."""
+
 PAGES = 10
 """Pages of due addresses that one round looks at while there is no room for more of them."""
 
@@ -76,6 +80,8 @@ class Sweep:
         self._round = round_ = storage.source.sweep_for(storage.loop)
         self._flush = Duty("bring messages to recipients that have room again", round_, self._flush_held)
         lease = storage.source.lease_for(storage.loop)
+        lost = max(round_, min(lease / 3, 10.0))
+        self._lost = Duty("give back what lost executions owned", lost, self._release_lost)
         self._duties = (
             Duty("wake what is due", round_, self._wake_due),
             Duty("wake tasks that are due", round_, storage.tasks.wake_due),
@@ -84,7 +90,7 @@ class Sweep:
             Duty("bring answers to the tasks that wait for them", round_, self._bring_answers),
             Duty("look for tasks that do not go on", round_, storage.tasks.stalls.look),
             Duty("publish the outbox", round_, relay.look),
-            Duty("give back what lost executions owned", max(round_, min(lease / 3, 10.0)), self._release_lost),
+            self._lost,
             Duty("look for replies that come from elsewhere", round_, self._look_for_replies),
             Duty("look for missed messages", 5 * round_, self.look_for_missed),
             Duty("name those who wait for each other's room", 5 * round_, Standstills(storage).look),
@@ -119,6 +125,11 @@ class Sweep:
     def flush(self) -> None:
         """Somewhere there may be room again for messages that are held."""
         self._flush.due = 0.0
+        self._now.set()
+
+    def _look_for_lost(self) -> None:
+        """The lease of another execution has passed, unless it was renewed meanwhile."""
+        self._lost.due = 0.0
         self._now.set()
 
     async def _attempt(self, what: str, do: Callable[[], Awaitable[object]]) -> None:
@@ -200,8 +211,15 @@ class Sweep:
         await bring_answers(self._storage.store)
 
     async def _release_lost(self) -> None:
-        store = self._storage.store
-        for record in await store.read(ListExecutions()):
+        storage, store = self._storage, self._storage.store
+        records = await store.read(ListExecutions())
+        own = None if storage.execution is None else storage.execution.id
+        left = min(
+            (record.seconds_left for record in records if record.alive and record.execution_id != own), default=inf
+        )
+        if left < self._lost.period:  # whoever lives renews it long before: so this one is likely to be lost
+            storage.services.timers.after(left + JUST_PAST, self._look_for_lost)
+        for record in records:
             while not record.alive:
                 suspect = record.execution_id not in self._storage.fenced
                 answer = await store.commit(ReleaseLost(execution_id=record.execution_id, suspect=suspect))
