@@ -138,11 +138,15 @@ def test_a_review_that_was_killed_twice_finds_the_same(tmp_path: Path, folder: P
 def test_the_demo_kills_itself_and_goes_on(tmp_path: Path, folder: Path, calm: bytes, options: tuple[str, ...]) -> None:
     done = finished("demo", str(folder), "--out", str(tmp_path), "--kill", *options, cwd=folder)
     assert (done.returncode, done.stderr) == (0, "")
-    assert re.search(
-        r"^killed the process \d+ with SIGKILL: \d+ of \d+ paths had their result on record$", done.stdout, re.MULTILINE
+    told = re.search(
+        r"^killed the process \d+ with SIGKILL: (\d+) of (\d+) paths had their result on record$",
+        done.stdout,
+        re.MULTILINE,
     )
+    assert told is not None
     assert findings(tmp_path) == calm
-    assert run_of(tmp_path)["processes"] == 2
+    # Where a busy machine lets the killer come late, nothing is left for a second one.
+    assert run_of(tmp_path)["processes"] == 2 or told[1] == told[2]
     assert run_of(tmp_path)["operations_kept"] >= FILES // 2
     assert run_of(tmp_path)["recorded_twice"] == 0
 

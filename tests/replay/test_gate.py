@@ -344,6 +344,28 @@ async def test_t24_a_driver_that_is_cancelled_with_its_branches_is_not_taken_for
     assert stage.end is None
 
 
+async def test_a_driver_that_is_cancelled_with_several_branches_ends_by_its_own_cancellation_and_no_group() -> None:
+    async def branch(task: Task) -> None:
+        await task.receive(Steer, timeout=None)
+
+    async def perform(task: Task) -> None:
+        async with task.nursery() as branches:
+            for _ in range(3):
+                branches.start_soon(branch, task)
+
+    ended: list[BaseException] = []
+    with anyio.CancelScope() as scope:
+        try:
+            async with staged(perform):
+                scope.cancel()
+                await anyio.lowlevel.checkpoint()
+        except BaseException as error:
+            ended.append(error)
+            raise
+    assert scope.cancelled_caught
+    assert [type(error) for error in ended] == [anyio.get_cancelled_exc_class()]
+
+
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
 async def test_what_ends_the_process_ends_the_activation_and_is_no_failure_of_a_branch(
     error: type[BaseException],

@@ -20,7 +20,7 @@ from typing import Any, Final, NoReturn
 
 import anyio
 
-from greenroom.actors.exits import suspended_stack
+from greenroom.actors.exits import is_cancellation, suspended_stack
 from greenroom.errors import (
     Cancelled,
     ConcurrentBranchUse,
@@ -373,8 +373,8 @@ class Engine:
         if ending is FOREIGN or isinstance(ending, GeneratorExit):
             assert error is not None
             self._stop_by(error, branch)
-            if isinstance(error, (KeyboardInterrupt, SystemExit)):
-                return  # the driver raises it
+            if isinstance(error, (KeyboardInterrupt, SystemExit)) or is_cancellation(error, self._loop.cancelled):
+                return  # the driver raises it, or is cancelled itself: out of the nursery it would come as a group
             raise error
         if self.closed:
             if isinstance(error, Exception):
