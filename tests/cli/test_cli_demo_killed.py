@@ -145,10 +145,11 @@ def test_the_demo_kills_itself_and_goes_on(tmp_path: Path, folder: Path, calm: b
     )
     assert told is not None
     assert findings(tmp_path) == calm
-    # Where a busy machine lets the killer come late, nothing is left for a second one.
-    assert run_of(tmp_path)["processes"] == 2 or told[1] == told[2]
-    assert run_of(tmp_path)["operations_kept"] >= FILES // 2
-    assert run_of(tmp_path)["recorded_twice"] == 0
+    run = run_of(tmp_path)
+    assert run["recorded_twice"] == 0
+    if told[1] != told[2]:  # else a busy machine has let the killer come when the review was over
+        assert run["processes"] == 2
+        assert run["operations_kept"] >= FILES // 2
 
 
 def test_the_terminal_is_shown_both_halves(tmp_path: Path, folder: Path) -> None:
