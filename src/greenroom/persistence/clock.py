@@ -38,9 +38,14 @@ def micros(instant: datetime) -> int:
 
 def aware(_: object, attribute: Attribute[Any], value: object) -> None:
     """An attrs validator for instants."""
-    if isinstance(value, datetime) and value.tzinfo is None:
-        raise ValueError(
-            f"{attribute.name}={value!r} has no time zone: give an aware datetime, for example datetime.now(UTC)"
+    if isinstance(value, datetime):
+        if value.tzinfo is None:
+            raise ValueError(
+                f"{attribute.name}={value!r} has no time zone: give an aware datetime, for example datetime.now(UTC)"
+            )
+    elif value is not None:
+        raise TypeError(
+            f"{attribute.name}={value!r} is no datetime: give an aware one, for example datetime.now(UTC) + timedelta(minutes=5)"
         )
 
 
