@@ -78,16 +78,38 @@ class Committer:
         Cancelled before it is sealed into a batch: it never happens. Later: the answer is returned and the cancellation
         comes at the next checkpoint, except for a native `asyncio.Task.cancel()`; the transition stands then.
         """
-        entry = self._submit(transition)
-        try:
-            await entry.slot
-        except self._loop.cancelled:
-            if not await self._see_through(entry):
-                raise
-        if entry.error is not None:
-            raise entry.error
-        answer: T | Refused = entry.answer
+        answer: T | Refused = await self.answer(self._submit(transition))
         return answer
+
+    def begin(self, transition: Transition[Any], told: Callable[[], object]) -> Pending:
+        """Submit a transition without waiting.
+
+        Args:
+            told: called on the loop's thread when it is settled, unless somebody waits for it by `answer`. Must not raise.
+        Raises:
+            StoreUnavailable, StoreClosed: it was not submitted.
+        """
+        self._check_open()
+        entry = Pending(transition, told)
+        self._enter(entry)
+        return entry
+
+    async def answer(self, entry: Pending) -> Any:
+        """Wait for the answer to what was submitted, in place of who was to be told. As `commit` from then on."""
+        if not entry.settled:
+            try:
+                await self._settled(entry)
+            except self._loop.cancelled:
+                if not await self._see_through(entry):
+                    raise
+        return entry.result()
+
+    async def withdraw(self, entry: Pending) -> None:
+        """See to it that nothing more comes of what was begun: it never happens, or this returns when it is settled. Cancel-safe by a shield."""
+        if entry.claim():
+            self._forget(entry)
+        elif not entry.settled:
+            await self._until_settled(entry)
 
     async def read(self, query: Query[T]) -> T:
         """Answer a query from what is committed, everything that this store has acknowledged included.
@@ -97,7 +119,7 @@ class Committer:
         """
         entry = self._submit(query)
         try:
-            await entry.slot
+            await self._settled(entry)
         except self._loop.cancelled:
             entry.claim()
             self._forget(entry)
@@ -155,11 +177,11 @@ class Committer:
             self._enter(entry)
             with self._loop.cancel_scope() as scope:
                 scope.shield = True
-                await entry.slot  # by its end, or when the bound is over: a stuck thread is left behind
+                await self._settled(entry)  # by its end, or when the bound is over: a stuck thread is left behind
         self._guard.stop()
 
     def _stop_request(self) -> Pending:
-        return Pending(Stop(), self._loop.slot())
+        return Pending(Stop())
 
     # ------------------------------------------------------------------------------------------------------- waiting
 
@@ -173,7 +195,7 @@ class Committer:
 
     def _submit(self, request: Request) -> Pending:
         self._check_open()
-        entry = Pending(request, self._loop.slot())
+        entry = Pending(request)
         self._enter(entry)
         return entry
 
@@ -202,6 +224,11 @@ class Committer:
                 hold, self._hold = self._hold, None
                 hold.__exit__(None, None, None)
 
+    def _settled(self, entry: Pending) -> Slot:
+        """What is to be awaited until it is."""
+        slot = entry.slot = self._loop.slot()
+        return slot
+
     async def _see_through(self, entry: Pending) -> bool:
         """Its caller has been cancelled. False: let the cancellation through. True: it is settled, go on to its result."""
         if entry.claim():
@@ -210,11 +237,13 @@ class Committer:
         if self._is_native_cancel():
             return False
         if not entry.settled:
-            entry.slot = self._loop.slot()
-            with self._loop.cancel_scope() as scope:
-                scope.shield = True
-                await entry.slot
+            await self._until_settled(entry)
         return True
+
+    async def _until_settled(self, entry: Pending) -> None:
+        with self._loop.cancel_scope() as scope:
+            scope.shield = True
+            await self._settled(entry)
 
     def _is_native_cancel(self) -> bool:
         # No cancelled scope is around us, so this came from Task.cancel(): asyncio's own tools rely on it getting through.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 from greenroom.errors import GreenroomError
@@ -18,17 +19,20 @@ Request = Transition[Any] | Query[Any] | Stop
 
 
 class Pending:
-    """One request and whoever awaits it.
+    """One request and whoever awaits it, or is told of its answer.
 
     `claim` decides once, between the two threads, whose it is: the store thread seals it into a batch, or its caller, the
     bound or the end of the store withdraws it, and then it never happens. All else belongs to the loop's thread.
     """
 
-    __slots__ = ("_unclaimed", "answer", "error", "request", "settled", "slot", "submitted")
+    __slots__ = ("_unclaimed", "answer", "error", "request", "settled", "slot", "submitted", "told")
 
-    def __init__(self, request: Request, slot: Slot) -> None:
+    def __init__(self, request: Request, told: Callable[[], object] | None = None) -> None:
         self.request = request
-        self.slot = slot
+        self.slot: Slot | None = None
+        """Where somebody waits."""
+        self.told = told
+        """Who is called, where nobody waits. Must not raise."""
         self.submitted = time.monotonic()
         self._unclaimed = [True]
         self.settled = False
@@ -50,8 +54,11 @@ class Pending:
         """On the loop's thread. What it came to is left here, also for a waiter that has been cancelled meanwhile."""
         if not self.settled:
             self.settled, self.answer, self.error = True, answer, error
-            if not self.slot.done():
-                self.slot.set_result(None)
+            if self.slot is not None:
+                if not self.slot.done():
+                    self.slot.set_result(None)
+            elif self.told is not None:
+                self.told()
 
     def result(self) -> Any:
         if self.error is not None:

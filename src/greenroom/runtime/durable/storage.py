@@ -56,6 +56,7 @@ from greenroom.runtime.tasks.desk import Desk
 
 if TYPE_CHECKING:
     from greenroom.actors import Services
+    from greenroom.persistence.pending import Pending
 
 logger = logger_named("greenroom.storage")
 
@@ -284,22 +285,27 @@ class Storage:
 
     # -------------------------------------------------------------------------------------------------- committing
 
-    async def commit_surely(self, transition: Transition[T], go_on: Callable[[], object] = lambda: None) -> T | Refused:
+    async def commit_surely(
+        self, transition: Transition[T], go_on: Callable[[], object] = lambda: None, *, begun: Pending | None = None
+    ) -> T | Refused:
         """Commit though the store may be away for long.
 
         Args:
             go_on: asked before each further try; raises when it is not wanted any more.
+            begun: what `Committer.begin` has given for it: the first try.
 
         Raises `StoreUnavailable` when the store is gone for good.
         """
         while True:
             try:
-                return await self.store.commit(transition)
+                if begun is None:
+                    return await self.store.commit(transition)
+                return await self.store.answer(begun)  # type: ignore[no-any-return]
             except StoreUnavailable as error:
                 if not self.store.alive:
                     raise
                 logger.warning("%s, trying again", error)
-                unknown = error.unknown
+                unknown, begun = error.unknown, None
             await anyio.sleep(PAUSE)
             go_on()
             if unknown:

@@ -110,7 +110,8 @@ class Engine:
         """Those whose event-loop tasks have not ended, each with what cancels it: that is no event of the task."""
         self._emptied: Slot | None = None
         """Somebody waits until there are none."""
-        self._drained: Slot | None = None
+        self._drained: Callable[[], object] | None = None
+        """Who is called when no turn is left."""
         self._deadline = math.inf
         self._turns = 0
         self._unbroken = 0
@@ -157,15 +158,32 @@ class Engine:
         """
         if self.reason is not None:
             await self.check()
-        if self.closed or self._drained is not None:
-            raise Defect("an activation was driven on behind its closed gate, or by two at once")
+        self._check_free()
         self.machine.rows = [*reversed(rows)]
         try:
             await self._drain()
         except BaseException:
             self.close()
             raise
-        self._drained = None
+        finally:
+            self._drained = None
+
+    def begin(self, row: JournalRow, drained: Callable[[], object]) -> None:
+        """As `process`, without waiting.
+
+        Args:
+            drained: called when no turn is left, in whatever event-loop task has had the last one; `reason` says by then whether the
+                activation has stopped itself. Must not raise. Never called behind the closed gate.
+        """
+        self._check_free()
+        self.machine.rows = [row]
+        self._unbroken = 0
+        self._drained = drained
+        self._next_turn()
+
+    def _check_free(self) -> None:
+        if self.closed or self._drained is not None:
+            raise Defect("an activation was driven on behind its closed gate, or by two at once")
 
     def confirm(self, intents: Iterable[Intent]) -> None:
         """Compare what was sent before, and has no outcome, with the operations that are open now that all known rows are processed.
@@ -200,6 +218,14 @@ class Engine:
     def give_up(self, reason: BaseException) -> None:
         """Close the gate because of something that its driver has seen; `process` raises that, though a turn may be in hand."""
         self._stop(reason)
+
+    def dispose(self) -> None:
+        """Undo the cycles among its parts: it is of no use any more. Left to the garbage collector, what thousands of short tasks leave
+        behind would cost as much as a part of their work."""
+        machine = self.machine
+        del self.machine, self.calls
+        machine.root.scopes.clear()
+        machine.root.scope = None
 
     def close(self) -> None:
         """Close the gate. Nothing is written any more by what control code does."""
@@ -281,7 +307,8 @@ class Engine:
     async def _drain(self) -> None:
         """Take turns and rows until none is left."""
         while True:
-            drained = self._drained = self._loop.slot()
+            drained = self._loop.slot()
+            self._drained = partial(_fill, drained)
             self._next_turn()
             await drained
             if self.reason is not None:
@@ -318,8 +345,9 @@ class Engine:
             slot.set_result(None)
 
     def _wake_driver(self) -> None:
-        if self._drained is not None and not self._drained.done():
-            self._drained.set_result(None)
+        drained, self._drained = self._drained, None
+        if drained is not None:
+            drained()
 
     async def _beside_handlers(self, perform: Callable[[Task], Awaitable[object]], task: Task) -> object:
         result = None
@@ -431,3 +459,8 @@ class Engine:
         self.reason = reason
         self._tell(Stopped(reason))
         self._wake_driver()
+
+
+def _fill(slot: Slot) -> None:
+    if not slot.done():
+        slot.set_result(None)

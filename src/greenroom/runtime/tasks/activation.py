@@ -318,12 +318,11 @@ class Activation:
             how = await run.main()
         finally:
             self._run = None
-        if isinstance(how, End):
-            return how.kind is EndKind.CONTINUED
-        if how is not Left.UNRESOLVED:
+        if not isinstance(how, End) and how is not Left.UNRESOLVED:
             waits = tuple(f"{wait.branch}: {wait.what}" for wait in run.waits[:SHOWN_WAITS])
             self._release(self.now() if how is Left.STOPPED else run.wakes_at, next_due=run.until, waits=waits)
-        return False
+        run.dispose()
+        return isinstance(how, End) and how.kind is EndKind.CONTINUED
 
     async def _read_again(self) -> TaskRecord:
         task = await self.storage.surely(self.storage.store.read, ReadTask(address=self.address))

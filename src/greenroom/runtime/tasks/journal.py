@@ -44,30 +44,9 @@ async def entry_of(row: JournalRow, stow: Stow, version: int | None = None) -> J
         version: of an outcome, of the operation that has an intent: the one that was sent last.
     """
     if isinstance(row, OutcomeRow):
-        params: Payload = row.params
-        body: Payload = row.body
-        if len(row.params) > INLINE_LIMIT:
-            params = await stow(row.params, name=f"the arguments of operation {row.name!r}")
-        if len(row.body) > INLINE_LIMIT:
-            body = await stow(row.body, name=f"the result of operation {row.name!r}")
-        stamp = row.stamp
-        return JournalEntry(
-            seq=row.seq,
-            at=row.at,
-            kind=EntryKind.OUTCOME,
-            call=str(row.call),
-            name=row.name,
-            status=OUTCOMES[row.status],
-            version=version,
-            effect_possible=row.status is OutcomeStatus.CANCELLED and row.effect is EffectKnown.POSSIBLE,
-            unresolved=row.unresolved,
-            params=params,
-            body=body,
-            admitted=row.admitted,
-            basis=stamp.basis,
-            digest=stamp.digest,
-            marks=stamp.marks,
-        )
+        params = await stowed(row.params, stow, f"the arguments of operation {row.name!r}")
+        body = await stowed(row.body, stow, f"the result of operation {row.name!r}")
+        return outcome_entry(row, params, body, version)
     if isinstance(row, TimeRow):
         stamp = row.stamp
         return JournalEntry(
@@ -98,6 +77,28 @@ async def entry_of(row: JournalRow, stow: Stow, version: int | None = None) -> J
         message_id=row.command_id,
         type=row.kind.value,
         body=await stowed(row.reason.encode(), stow, "the reason of a command"),
+    )
+
+
+def outcome_entry(row: OutcomeRow, params: Payload, body: Payload, version: int | None) -> JournalEntry:
+    """The row of an outcome for the store, its large parts brought to the content store; as `entry_of`."""
+    stamp = row.stamp
+    return JournalEntry(
+        seq=row.seq,
+        at=row.at,
+        kind=EntryKind.OUTCOME,
+        call=str(row.call),
+        name=row.name,
+        status=OUTCOMES[row.status],
+        version=version,
+        effect_possible=row.status is OutcomeStatus.CANCELLED and row.effect is EffectKnown.POSSIBLE,
+        unresolved=row.unresolved,
+        params=params,
+        body=body,
+        admitted=row.admitted,
+        basis=stamp.basis,
+        digest=stamp.digest,
+        marks=stamp.marks,
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
+from greenroom.persistence import INLINE_LIMIT, Payload
 from greenroom.persistence.operations import Decision, Dispatch, EffectKind
 from greenroom.persistence.operations import Intent as StoredIntent
 from greenroom.runtime.replay import (
@@ -20,7 +21,6 @@ from greenroom.runtime.replay import (
 )
 from greenroom.runtime.tasks.flight import Flight, Landed, News, Tried, status_of
 from greenroom.runtime.tasks.ids import child_id, operation_key
-from greenroom.runtime.tasks.journal import stowed
 from greenroom.runtime.tasks.posting import asking, tell
 from greenroom.runtime.tasks.retries import UNCERTAIN
 
@@ -99,15 +99,18 @@ class Operations:
                 Dispatch(call=str(call.id), invocation=self._next_invocation(call), intended=True) for call in unsafe
             )
 
-    async def intent(self, call: OperationCall) -> StoredIntent:
-        """What is to be on record of it."""
-        name = f"the arguments of operation {call.name!r}"
+    def is_usual(self, call: OperationCall) -> bool:
+        """Sending it is all there is to do about it."""
+        return call.kind is OperationKind.RUN and call.id not in self._known and len(call.params) <= INLINE_LIMIT
+
+    def intent(self, call: OperationCall, params: Payload) -> StoredIntent:
+        """What is to be on record of it, its arguments brought to the content store if they are large."""
         return StoredIntent(
             call=str(call.id),
             name=call.name,
             effect=EffectKind(call.target.effect.value),
             key=self.key(call),
-            params=await stowed(call.params, self._run.storage.stow, name),
+            params=params,
             params_digest=sha256(call.params).hexdigest(),
         )
 

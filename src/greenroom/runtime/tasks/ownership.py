@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from attrs import define, field
 
@@ -11,6 +11,7 @@ from greenroom.logs import logger_named
 from greenroom.persistence import OwnerWrite, RefusalReason, Refused, Transition
 
 if TYPE_CHECKING:
+    from greenroom.persistence.pending import Pending
     from greenroom.runtime.durable.storage import Storage
 
 logger = logger_named("greenroom.tasks")
@@ -61,7 +62,14 @@ class Ownership:
             StoreUnavailable: the store is gone for good.
         """
         self._check()
-        answer = await self.storage.commit_surely(transition, self._check)
+        return self._accepted(transition, await self.storage.commit_surely(transition, self._check))
+
+    async def finish(self, begun: Pending) -> Any:
+        """As `commit`, of what was submitted before."""
+        transition = cast("Transition[Any]", begun.request)
+        return self._accepted(transition, await self.storage.commit_surely(transition, self._check, begun=begun))
+
+    def _accepted(self, transition: Transition[T], answer: T | Refused) -> T:
         if not isinstance(answer, Refused):
             return answer
         logger.warning("%s of %s was refused: %s", type(transition).__name__, self.address, answer.detail)

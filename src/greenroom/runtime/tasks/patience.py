@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from greenroom.actors.timers import Timer, Timers
-    from greenroom.runtime.tasks.run import Run
+    from greenroom.runtime.tasks.vigil import Vigil
 
 TICK = 0.005
 """Seconds."""
@@ -26,22 +26,22 @@ class Patience:
         self._timers = timers
         self._timer: Timer | None = None
         self._now = 0
-        self._since: dict[Run, int] = {}
-        """When the turn of each run began, in ticks: the oldest first."""
+        self._since: dict[Vigil, int] = {}
+        """When each turn began, in ticks: the oldest first."""
 
-    def begin(self, run: Run) -> None:
+    def begin(self, vigil: Vigil) -> None:
         """A turn begins."""
-        self._since[run] = self._now
+        self._since[vigil] = self._now
         if self._timer is None:
             self._timer = self._timers.after(TICK, self._tick)
 
-    def end(self, run: Run) -> None:
+    def end(self, vigil: Vigil) -> None:
         """It is over."""
-        self._since.pop(run, None)
+        self._since.pop(vigil, None)
 
     def _tick(self) -> None:
         self._now += 1
-        for run in [run for run, since in self._since.items() if self._now - since == TICKS]:
-            del self._since[run]  # it is told once
-            run.take_long()
+        for vigil in [vigil for vigil, since in self._since.items() if self._now - since == TICKS]:
+            del self._since[vigil]  # it is told once
+            vigil.take_long()
         self._timer = self._timers.after(TICK, self._tick) if self._since else None

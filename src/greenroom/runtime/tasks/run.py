@@ -8,9 +8,9 @@ A commit that is refused means that the task is somebody else's: the run is drop
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable
 from datetime import datetime
 from enum import Enum
-from functools import partial
 from typing import TYPE_CHECKING
 
 import anyio
@@ -39,18 +39,17 @@ from greenroom.runtime.replay import (
 from greenroom.runtime.tasks.callbacks import Callbacks
 from greenroom.runtime.tasks.committing import Commits
 from greenroom.runtime.tasks.endings import OVERDUE, Oversize, overdue_id
+from greenroom.runtime.tasks.express import Express
 from greenroom.runtime.tasks.flight import Flight, Landed, News, Tried
 from greenroom.runtime.tasks.length import is_too_long
 from greenroom.runtime.tasks.mail import Mail
 from greenroom.runtime.tasks.notes import Notes
 from greenroom.runtime.tasks.on_signal import signal_handlers
 from greenroom.runtime.tasks.operations import Operations
-from greenroom.runtime.tasks.stalls import PROGRESS_LIMIT
 from greenroom.runtime.tasks.turn import Place, Turn
+from greenroom.runtime.tasks.vigil import Vigil
 
 if TYPE_CHECKING:
-    from greenroom.actors import Timer
-    from greenroom.errors import Stalled
     from greenroom.runtime.replay import End
     from greenroom.runtime.tasks.activation import Activation
     from greenroom.runtime.tasks.agent import Agent
@@ -109,15 +108,13 @@ class Run:
         """In the order in which it came."""
         self._mail = Mail(self)
         self._slot: Slot | None = None
+        """Where the driver is parked."""
+        self._express = Express(self)
         self.failure: BaseException | None = None
         """What has struck beside control code: it is raised where that goes on."""
         self._waits: tuple[BranchWait, ...] = ()
-        self._patience = activation.pool.patience
-        self._shown: Turn | None = None
-        """The turn that control code is in, or was in last; None while what is committed is shown again."""
-        self._watcher: Timer | None = None
-        """Looks whether a turn that takes long gets on."""
-        self._stalled: Stalled | None = None
+        self.patience = activation.pool.patience
+        self.vigil = Vigil(self)
         overdue = overdue_id(task)
         self.is_cut_off = any(isinstance(row, ControlRow) and row.command_id == overdue for row in segment.rows)
         """Its deadline has passed, and its control code has been told."""
@@ -133,6 +130,11 @@ class Run:
         """It ends now, by the event loop's cancellation: what control code does from here on means nothing (T23)."""
         self.engine.close()
         self.operations.drop()
+
+    def dispose(self) -> None:
+        """Undo the cycles among its parts (see `Engine.dispose`). Only when it has come to its end, and nothing of it is in flight."""
+        self.engine.dispose()
+        vars(self).clear()
 
     @property
     def until(self) -> datetime | None:
@@ -156,6 +158,15 @@ class Run:
         return self.engine.machine.phase
 
     def wake(self) -> None:
+        """Let the driver go on; not in the middle of a turn that is taken without it."""
+        if self._express.has_turn:
+            self._express.wanted = True
+        else:
+            self.resume()
+
+    def resume(self) -> None:
+        """Let the driver go on."""
+        self._express.open = False
         if self._slot is not None and not self._slot.done():
             self._slot.set_result(None)
 
@@ -175,6 +186,8 @@ class Run:
         self.operations.flights.pop(flight.call, None)
         self.notes.landed(flight.call)
         if landed is not None:
+            if self._express.landed(landed):
+                return
             self._news.append(landed)
         self.wake()
 
@@ -203,58 +216,51 @@ class Run:
                 self.notes.stop()
                 engine.close()
                 await self._ground()
-                if self._stalled is not None:
-                    self.activation.let_stalled_go(self.segment.task, self._stalled)
+                if self.vigil.stalled is not None:
+                    self.activation.let_stalled_go(self.segment.task, self.vigil.stalled)
 
     async def _process(self, turn: Turn | None, *rows: JournalRow) -> None:
-        """Let control code go on. When that takes long, what it was shown is saved; no turn of it may take for ever (R21)."""
-        self._shown = turn
-        self._patience.begin(self)
+        """Let control code go on."""
+        self.vigil.begin(turn)
         try:
             await self.engine.process(*rows)
         finally:
-            self._patience.end(self)
-            if self._watcher is not None:
-                self._watcher.cancel()
-                self._watcher = None
-            if turn is not None and self.engine.machine.replies:
-                turn.replies += tuple(self._take_replies())
+            self.gone_on(turn)
+
+    def add(self, turn: Turn, row: JournalRow) -> None:
+        """Put a row into the turn in hand."""
+        turn.rows.append(row)
+        self.place.passed(row)
+
+    def gone_on(self, turn: Turn | None) -> None:
+        """Control code has gone on, and waits again or has ended."""
+        self.vigil.end()
+        if turn is not None and self.engine.machine.replies:
+            turn.replies += tuple(self._take_replies())
 
     def _take_replies(self) -> list[SignalReply]:
         machine = self.engine.machine
         replies, machine.replies = machine.replies, []
         return replies
 
-    def take_long(self) -> None:
-        """The turn in hand takes long."""
-        if self._shown is not None:
-            self.commits.save_early(self._shown)
-        self._watch(self.engine.turns)
-
-    def _watch(self, number: int) -> None:
-        self._watcher = self.activation.timers.after(PROGRESS_LIMIT, partial(self._look_at, number))
-
-    def _look_at(self, number: int) -> None:
-        """The turn of that number was in hand a while ago."""
-        if self.engine.turn is None or self.engine.turns > number:
-            self._watch(self.engine.turns)
-            return
-        self._stalled = self.activation.stall(self.engine.turn.branch, self.engine.stack())
-        self.engine.give_up(self._stalled)
-
     async def _drive(self) -> End | Left:
         activation = self.activation
-        limit = activation.pool.spec.journal_limit
         while True:
-            turn = Turn(replies=self._owed)
-            self._owed = ()
-            await self._take(turn)
-            await self._settle(turn)
-            if turn.end is not None:
-                return await activation.finish(self, turn, turn.end)
-            await self.commits.commit(turn)
-            if is_too_long(self.segment.task.journal_seq, self.commits.rows, limit):
+            turn, begun = self._express.take()
+            if turn is None:
+                turn = Turn(replies=self._owed)
+                self._owed = ()
+            elif begun is None:
+                await self._see(turn, self.engine.check())
+            if begun is None:
+                await self._take(turn)
+                await self._settle(turn)
+                if turn.end is not None:
+                    return await activation.finish(self, turn, turn.end)
+            await self.commits.commit(turn, begun=begun)
+            if self.is_too_long(self.commits.rows):
                 await self._leave()
+                limit = activation.pool.spec.journal_limit
                 raise Oversize(
                     f"its journal has {self.commits.rows:,} rows in segment {self.segment.task.segment}, and {limit:,} are the most: "
                     "a task that goes on for long begins a new segment, by `task.continue_as(request)`"
@@ -264,9 +270,13 @@ class Run:
                 return await activation.park_unresolved(turn.unresolved)
             if activation.stopping:
                 return await self._leave()
-            self._send(turn)
-            if self._nothing_new and not await self._wait():
+            self.send(turn)
+            if self.nothing_new and not await self._wait():
                 return Left.EVICTED
+
+    def is_too_long(self, rows: int) -> bool:
+        """Whether a journal of so many rows has come to its limit with what this activation has added."""
+        return is_too_long(self.segment.task.journal_seq, rows, self.activation.pool.spec.journal_limit)
 
     async def _take(self, turn: Turn) -> None:
         """Make rows of what has come, and show them."""
@@ -317,10 +327,13 @@ class Run:
 
     async def show(self, turn: Turn, row: JournalRow) -> None:
         """Let control code see a row that is not durable yet (T26)."""
-        turn.rows.append(row)
-        self.place.passed(row)
+        self.add(turn, row)
+        await self._see(turn, self._process(turn, row))
+
+    async def _see(self, turn: Turn, going: Awaitable[None]) -> None:
+        """Control code was shown a row of the turn, and goes on."""
         try:
-            await self._process(turn, row)
+            await going
         except Exception:
             # What has happened has happened, whatever control code makes of it.
             await self._saved()
@@ -353,14 +366,15 @@ class Run:
         )
 
     @property
-    def _nothing_new(self) -> bool:
+    def nothing_new(self) -> bool:
+        """Nothing waits for the driver."""
         return not (self._news or self._mail.has_come or self.failure or self.activation.stopping)
 
     def _check(self) -> None:
         if self.failure is not None:
             raise self.failure
 
-    def _send(self, turn: Turn) -> None:
+    def send(self, turn: Turn) -> None:
         """All is durable: let it out."""
         for slot in turn.again:
             if not slot.done():
@@ -385,13 +399,15 @@ class Run:
             self.notes.soon()
         try:
             if not idle and not self.notes.due:
+                self._express.open = not idle
                 await self._park()
             elif not (idle and activation.evicted):
                 await self._pause(until)
         finally:
+            self._express.open = False
             if timer is not None:
                 timer.cancel()
-        if idle and activation.evicted and self._nothing_new:
+        if idle and activation.evicted and self.nothing_new:
             return False
         if idle:
             await activation.rise()
@@ -405,7 +421,7 @@ class Run:
             if not self.notes.due:
                 return
             await self.commits.note()
-            if not self._nothing_new or self.activation.evicted or (until is not None and until <= self.storage.now()):
+            if not self.nothing_new or self.activation.evicted or (until is not None and until <= self.storage.now()):
                 return
 
     async def _park(self) -> None:
@@ -426,9 +442,7 @@ class Run:
             while self._news:
                 news = self._news.pop(0)
                 if isinstance(news, Landed) and not news.unknown:
-                    row = self.operations.landed(turn, news)
-                    turn.rows.append(row)
-                    self.place.passed(row)
+                    self.add(turn, self.operations.landed(turn, news))
                 else:
                     self.operations.note_end(turn, news)
             await self.commits.commit(turn)
@@ -442,6 +456,7 @@ class Run:
         """Nothing of it is in flight when it is over, however it was cut short: until then nobody else may have the task."""
         self.operations.drop()
         with anyio.CancelScope(shield=True):
+            await self._express.ground()
             while self.operations.flights:
                 await self._park()
 
