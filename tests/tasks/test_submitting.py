@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import pytest
@@ -46,6 +47,32 @@ async def test_an_impossible_id_is_refused_at_every_entry(database: Shared, task
         assert isinstance(await raised(runtime.submit(POOL, Job(), task_id=task_id)), gr.InvalidTaskId)
         with pytest.raises(gr.InvalidTaskId):
             runtime.task(task_id)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"priority": "high"}, "priority='high' is no int"),
+        ({"priority": True}, "priority=True is no int"),
+        ({"priority": 2**31}, "priority=2147483648 does not lie between -2147483648 and 2147483647"),
+        ({"group": 5}, "group=5 is no str"),
+        ({"group": " "}, "group=' ': give 1 to 200 printable characters"),
+        ({"group": "a\x00b"}, "group='a.x00b': give 1 to 200"),
+        ({"group": "\ud800"}, "group=.*: give 1 to 200"),
+        ({"deadline": 3.5}, "deadline=3.5 is no datetime"),
+        ({"deadline": datetime(2030, 1, 1)}, "deadline=.* has no time zone"),  # noqa: DTZ001 - that is the point
+        ({"not_before": datetime(9999, 12, 31, 23, tzinfo=timezone(timedelta(hours=-5)))}, "not_before=.*too far away"),
+        ({"urgent": True}, "no 'urgent': there are task_id, group, priority, deadline, not_before"),
+    ],
+    ids=str,
+)
+async def test_an_option_that_cannot_be_is_named_and_nothing_is_submitted(
+    database: Shared, options: dict[str, Any], said: str
+) -> None:
+    async with database.runtime(agents(finish)) as runtime, database.client() as client:
+        with pytest.raises((TypeError, ValueError), match=said):
+            await runtime.submit(POOL, Job(), **options)
+        assert [task async for task in client.tasks()] == []
 
 
 async def test_a_pool_that_never_ran_is_named(database: Shared) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import MAXYEAR, MINYEAR, UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,10 @@ def aware(_: object, attribute: Attribute[Any], value: object) -> None:
         if value.tzinfo is None:
             raise ValueError(
                 f"{attribute.name}={value!r} has no time zone: give an aware datetime, for example datetime.now(UTC)"
+            )
+        if value.year in (MINYEAR, MAXYEAR):  # in UTC it may be of a year that there is not
+            raise ValueError(
+                f"{attribute.name}={value!r} is too far away: give one of the years {MINYEAR + 1} to {MAXYEAR - 1}"
             )
     elif value is not None:
         raise TypeError(

@@ -162,12 +162,13 @@ class Runtime:
             pool: its path, also that of another service on the same store; or its `gr.Agents` in this tree.
             request: what is asked for; it is given to `perform`.
             task_id: the same request under the same id is the same task. None: a fresh id.
-            group: whose it is: groups have their turns in the pool's queue, however much each submits.
-            priority: higher first.
+            group: whose it is (up to 200 printable characters): groups have their turns in the pool's queue, however much each submits.
+            priority: higher first; of 32 bits.
             deadline: an aware instant. A task that has not begun by then is not begun.
             not_before: an aware instant before which it is not begun.
         Raises:
             InvalidTaskId: blank, unprintable or longer than 200 characters.
+            TypeError, ValueError: another option that cannot be.
             NoSuchPool: nothing has ever run a pool of that path on this store.
             PoolFull: its queue is full; says when to try again.
             TaskConflict: another request has that id.

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
 LONGEST: Final = 200
 
+HIGHEST: Final = 2**31 - 1
+"""Priority; the lowest is one further below 0."""
+
 
 def check_task_id(task_id: object) -> str:
     """The id, if it can be one. Raises `InvalidTaskId`."""
@@ -26,6 +29,24 @@ def check_message_id(message_id: object) -> str:
     if not _can_be_id(message_id):
         raise InvalidMessageId(message_id)
     return str(message_id)
+
+
+def check_group(group: object) -> str:
+    """The group, if it can be one: an identity, or empty. Raises `TypeError`, `ValueError`."""
+    if not isinstance(group, str):
+        raise TypeError(f"group={group!r} is no str")
+    if group and not _can_be_id(group):
+        raise ValueError(f"group={group!r}: give 1 to {LONGEST} printable characters, not blank, or none at all")
+    return group
+
+
+def check_priority(priority: object) -> int:
+    """The priority, if it can be one. Raises `TypeError`, `ValueError`."""
+    if not isinstance(priority, int) or isinstance(priority, bool):
+        raise TypeError(f"priority={priority!r} is no int: higher goes first, and 0 is what most have")
+    if not ~HIGHEST <= priority <= HIGHEST:
+        raise ValueError(f"priority={priority!r} does not lie between {~HIGHEST} and {HIGHEST}")
+    return priority
 
 
 def _can_be_id(value: object) -> bool:

@@ -21,7 +21,7 @@ from greenroom.mailbox import is_seconds
 from greenroom.persistence import Refused
 from greenroom.persistence.schedules import MomentEnd, PassMoment, RegisterSchedule, SchedulePlan
 from greenroom.runtime.tasks.agents import Agents
-from greenroom.runtime.tasks.ids import check_task_id
+from greenroom.runtime.tasks.ids import check_group, check_priority, check_task_id
 from greenroom.runtime.tasks.moments import CENTURY, MICROSECOND, Moments, rule
 from greenroom.runtime.tasks.submitting import new_task
 from greenroom.supervisors import Child
@@ -135,6 +135,11 @@ class Schedule(Child):
         for option, seconds in (("catch_up", catch_up), ("deadline", deadline)):
             if seconds is not None and not (is_seconds(seconds) and seconds <= CENTURY):
                 raise BadSpec(f"{where}{option}={seconds!r}: a number of seconds above 0, for no more than a century")
+        try:
+            check_group(group)
+            check_priority(priority)
+        except (TypeError, ValueError) as error:
+            raise BadSpec(f"{where}{error}") from None
         plan = Plan(
             pool=pool,
             request=request,

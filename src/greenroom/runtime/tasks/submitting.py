@@ -10,7 +10,7 @@ from greenroom.errors import NoSuchPool, PoolFull, TaskConflict
 from greenroom.persistence import RefusalReason, Refused, new_id, stow
 from greenroom.persistence.tasks import NewTask, Submission, SubmitTask
 from greenroom.runtime.tasks.handle import TaskHandle
-from greenroom.runtime.tasks.ids import check_task_id
+from greenroom.runtime.tasks.ids import check_group, check_priority, check_task_id
 from greenroom.runtime.tasks.outcomes import SEED_BYTES
 
 if TYPE_CHECKING:
@@ -49,8 +49,14 @@ async def submit(door: Door, pool: str, request: object, **options: Unpack[Submi
 async def new_task(door: Door, pool: str, request: object, **options: Unpack[SubmitOptions]) -> NewTask:
     """A task as the store takes it, its request brought to the content store where it is large.
 
-    Raises `InvalidTaskId`, `NotEncodable`, `StoreUnavailable`.
+    Raises `InvalidTaskId`, `NotEncodable`, `StoreUnavailable`; `TypeError` and `ValueError` for options that cannot be.
     """
+    unknown = options.keys() - SubmitOptions.__annotations__
+    if unknown:
+        raise TypeError(
+            f"a task is submitted with no {min(unknown)!r}: there are {', '.join(SubmitOptions.__annotations__)}"
+        )
+    group, priority = check_group(options.get("group", "")), check_priority(options.get("priority", 0))
     wanted = options.get("task_id")
     task_id = new_id() if wanted is None else check_task_id(wanted)
     encoded = door.codec.message(request)
@@ -61,8 +67,8 @@ async def new_task(door: Door, pool: str, request: object, **options: Unpack[Sub
         request_type=encoded.type,
         request_digest=encoded.digest,
         seed=secrets.token_bytes(SEED_BYTES),
-        group=options.get("group", ""),
-        priority=options.get("priority", 0),
+        group=group,
+        priority=priority,
         deadline=options.get("deadline"),
         not_before=options.get("not_before"),
     )
