@@ -67,10 +67,17 @@ class Receipt:
 class StoredMessage:
     """A message as it was fetched from the store, on its way to a handler."""
 
-    __slots__ = ("begun", "deliveries", "message_id", "payload", "sender", "seq", "timer", "type")
+    __slots__ = ("begun", "content", "deliveries", "message_id", "payload", "sender", "seq", "timer", "type")
 
     def __init__(
-        self, seq: int, message_id: str, type: str, payload: Any, sender: str | None = None, timer: str | None = None
+        self,
+        seq: int,
+        message_id: str,
+        type: str,
+        payload: Any,
+        sender: str | None = None,
+        timer: str | None = None,
+        content: Any = None,
     ) -> None:
         self.seq = seq
         """Its place in the mailbox."""
@@ -81,6 +88,8 @@ class StoredMessage:
         """Its content, as the store has it."""
         self.sender = sender
         self.timer = timer
+        self.content = content
+        """The message itself, where it was sent here and can be no other than what decoding would give; None: decode it."""
         self.deliveries = 0
         """How often its delivery has begun, this one included; 0 while it waits."""
         self.begun = False

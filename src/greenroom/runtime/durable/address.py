@@ -106,7 +106,12 @@ class Address:
                 storage.arrived(
                     self.address,
                     StoredMessage(
-                        answer.seq or 0, message_id, encoded.type, body, sender.path if sender is not None else None
+                        answer.seq or 0,
+                        message_id,
+                        encoded.type,
+                        body,
+                        sender.path if sender is not None else None,
+                        content=message if storage.payloads.is_lasting(message) else None,
                     ),
                 )
         return Receipt(message_id, answer.disposition.value)  # type: ignore[arg-type]

@@ -325,6 +325,8 @@ class Custody(Address):
 
     async def content(self, message: StoredMessage) -> Any:
         """The message itself. Raises `Undecodable`."""
+        if message.content is not None:
+            return message.content
         data = await self.storage.fetch(message.payload)
         return self.storage.payloads.decode(data, f"message {message.seq} ({message.message_id!r}) of {self.address!r}")
 

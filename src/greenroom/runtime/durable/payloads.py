@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from operator import attrgetter
+from typing import Any, Final
 
 import attrs
 import msgspec
@@ -28,6 +29,21 @@ class Encoded:
     """Of both: equal messages have equal ones."""
 
 
+_PLAIN: Final = frozenset({type(None), bool, int, float, str, bytes})
+"""Classes whose instances never change, and come back as they were."""
+
+
+def _reader(cls: type[Any]) -> Callable[[Any], Iterable[object]]:
+    """What reads all fields of an instance of a frozen class; of another class, something that is not plain."""
+    names = [field.name for field in attrs.fields(cls)]
+    # As attrs itself tells whether a base is frozen.
+    if cls.__setattr__ is not attrs.make_class("Frozen", [], frozen=True).__setattr__:
+        return lambda message: (message,)
+    if len(names) > 1:
+        return attrgetter(*names)
+    return lambda message: [getattr(message, name) for name in names]
+
+
 def loaded_class(tag: str) -> type[Any]:
     """The class called `module:qualname`, in a module that is loaded already: data must not decide what code is run.
 
@@ -49,6 +65,8 @@ class Payloads:
     def __init__(self, find: Callable[[str], Ref] | None = None) -> None:
         self._codec = Codec(resolve=loaded_class)
         self._find = find
+        self._readers: dict[type[Any], Callable[[Any], Iterable[object]]] = {}
+        """What reads the fields of a class, one that cannot be relied upon being something that is never plain."""
         self._codec.register_external(Ref, "greenroom:Ref", lambda ref: ref.path, self._ref)
         self._codec.register(Terminated, names={"Ref": Ref})
 
@@ -76,6 +94,18 @@ class Payloads:
             tag = self._codec.tag_of(type(message)) or ""
         body = self._codec.encode(message)
         return Encoded(tag, body, message_digest(tag, body))
+
+    def is_lasting(self, message: object) -> bool:
+        """Can it never be another than it is? Then it need not be decoded where it was encoded: it would come back equal.
+
+        True of frozen classes of plain values, which nearly all messages are. Whatever holds anything else has to be taken apart
+        and made anew: its sender may go on changing it.
+        """
+        kind = type(message)
+        read = self._readers.get(kind)
+        if read is None:
+            read = self._readers[kind] = _reader(kind)
+        return _PLAIN.issuperset(map(type, read(message)))
 
     def encode_value(self, value: object) -> bytes:
         """Any value: a reply, a state, an answer. Raises `NotEncodable`."""
