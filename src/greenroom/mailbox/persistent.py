@@ -7,6 +7,7 @@ it. Everything that needs the store goes through `Custody`, which the runtime gi
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from datetime import datetime
 from typing import Any, Literal, Protocol
 
@@ -103,10 +104,10 @@ class StoredMessage:
 class Custody(Protocol):
     """The store's side of one address. All that waits for the store is here."""
 
-    async def send(
+    def send(
         self, message: Any, sender: Sender | None, *, message_id: str | None, deliver_at: datetime | None
-    ) -> Receipt | None:
-        """Accept a message, durably. None: it leaves with the commit of the handler that sends it."""
+    ) -> Coroutine[Any, Any, Receipt | None]:
+        """Accept a message, durably. None: it leaves with the commit of the handler that sends it. To be awaited at once."""
 
     async def ask(self, message: Any, sender: Sender | None, *, message_id: str | None, timeout: float | None) -> Any:
         """Accept a message and wait for the reply to it."""

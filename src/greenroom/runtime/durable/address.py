@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -31,16 +32,16 @@ class Address:
         self.options = options
         self.pooled = pooled
 
-    async def send(
+    def send(
         self, message: Any, sender: Sender | None, *, message_id: str | None, deliver_at: datetime | None
-    ) -> Receipt | None:
-        """As `Ref.send`."""
+    ) -> Coroutine[Any, Any, Receipt | None]:
+        """As `Ref.send`: to be awaited at once."""
         encoded = self.storage.payloads.encode(message)
         unit = open_unit(sender)  # type: ignore[arg-type]
         if unit is not None:
             unit.messages.append(Held(self.address, encoded, message_id, deliver_at))
-            return None
-        return await self._accept(message, encoded, sender, message_id or new_id(), deliver_at)
+            return _held()
+        return self._accept(message, encoded, sender, message_id or new_id(), deliver_at)
 
     async def ask(self, message: Any, sender: Sender | None, *, message_id: str | None, timeout: float | None) -> Any:
         """As `Ref.ask`."""
@@ -85,6 +86,7 @@ class Address:
         body: Payload = encoded.body
         if len(encoded.body) > INLINE_LIMIT:
             body = await stow(storage.store, encoded.body, name=f"the message {message_type(message)}")
+        sender_path = sender.path if sender is not None else None
         answer = await storage.store.commit(
             AcceptMessage(
                 address=self.address,
@@ -92,7 +94,7 @@ class Address:
                 type=encoded.type,
                 body=body,
                 digest=encoded.digest,
-                sender=sender.path if sender is not None else None,
+                sender=sender_path,
                 deliver_at=deliver_at,
                 hushed=True,
             )
@@ -103,15 +105,14 @@ class Address:
             if deliver_at is not None:
                 storage.due(self.address, deliver_at)
             else:
+                content = message if storage.payloads.is_lasting(message) else None
                 storage.arrived(
                     self.address,
-                    StoredMessage(
-                        answer.seq or 0,
-                        message_id,
-                        encoded.type,
-                        body,
-                        sender.path if sender is not None else None,
-                        content=message if storage.payloads.is_lasting(message) else None,
-                    ),
+                    StoredMessage(answer.seq or 0, message_id, encoded.type, body, sender_path, None, content),
                 )
-        return Receipt(message_id, answer.disposition.value)  # type: ignore[arg-type]
+            return Receipt(message_id, "accepted")
+        return Receipt(message_id, answer.disposition.value)
+
+
+async def _held() -> None:
+    """What a handler sends leaves with its commit."""

@@ -87,7 +87,7 @@ class Custody(Address):
         self._claimed: Claimed | None = None
         self._seen = 0
         """Every waiting message up to here was fetched."""
-        self._more = False
+        self.more = False
         """There may be more behind it."""
         self._look = False
         self._admit = False
@@ -96,7 +96,7 @@ class Custody(Address):
         self._due: Any = None
         self.left_mail = False
         """It was let go with messages in hand that it had fetched."""
-        self.progressed: Callable[[], object] = _nothing
+        self.progressed: Callable[[], object] | None = None
         """Called when a message has been dealt with."""
         self._room: Slot | None = None
         """While messages that it has sent wait for room at their recipients: gets a result when that may have changed."""
@@ -146,7 +146,7 @@ class Custody(Address):
         self._claimed = claimed
         self.queue.forget_stored()  # not before: what was accepted since may have been put in
         self._seen = claimed.handled_seq
-        self._more = self._admit = True
+        self.more = self._admit = True
         self.storage.owned[self.address] = self
         if claimed.held:
             self.storage.holds(self.address)
@@ -207,7 +207,7 @@ class Custody(Address):
     @property
     def is_idle(self) -> bool:
         """Nothing that is known of waits to be handled, and nothing is being fetched."""
-        return not (self.queue.queue or self._fetching or self._look or self._more)
+        return not (self.queue.queue or self._fetching or self._look or self.more)
 
     def lost(self, error: LeaseLost) -> None:
         """The lease under which it was owned is gone."""
@@ -245,8 +245,8 @@ class Custody(Address):
         """A message was accepted in this process: take it as it is, unless something may have come before it."""
         if self._fetching:
             self._early.append(message)  # what is being read may hold it, or what comes before it
-        elif self._more or self.queue.depth >= AHEAD:
-            self._more = True
+        elif self.more or self.queue.depth >= AHEAD:
+            self.more = True
             self.ran_dry()
         elif message.seq == self._seen + 1:
             self._seen = message.seq
@@ -298,7 +298,7 @@ class Custody(Address):
             if not isinstance(admitted, Refused) and admitted.next_due is not None and self.generation == generation:
                 self.due_at(admitted.next_due)
         if self.queue.depth >= PAGE:
-            self._more = True  # enough is here; the loop asks again when it has come through
+            self.more = True  # enough is here; the loop asks again when it has come through
             return
         page = await storage.surely(
             storage.store.read, NextMessages(address=self.address, after=self._seen, limit=PAGE)
@@ -308,25 +308,23 @@ class Custody(Address):
         for record in page:
             self._seen = max(self._seen, record.seq or 0)
             self.queue.put_stored(_stored(record))
-        self._more = len(page) == PAGE
+        self.more = len(page) == PAGE
 
     def _take_early(self) -> None:
         """What arrived while a page was read goes behind it, as far as there is no gap."""
         early, self._early = self._early, []
-        if self._more:
+        if self.more:
             return  # all of it will be fetched, behind what comes before it
         for message in sorted(early, key=lambda message: message.seq):
             self.arrived(message)
 
     def ran_dry(self) -> None:
         """Little of what was fetched is left."""
-        if self._more and self.queue.depth < PAGE:
+        if self.more and self.queue.depth < PAGE:
             self.look()
 
     async def content(self, message: StoredMessage) -> Any:
         """The message itself. Raises `Undecodable`."""
-        if message.content is not None:
-            return message.content
         data = await self.storage.fetch(message.payload)
         return self.storage.payloads.decode(data, f"message {message.seq} ({message.message_id!r}) of {self.address!r}")
 
@@ -400,17 +398,22 @@ class Custody(Address):
             LeaseLost.
         """
         following = self.queue.next_stored() if with_next else None
-        answer = await self.own_commit(
-            FinishDelivery(
-                address=self.address,
-                execution_id=self.execution_id,
-                generation=self.generation,
-                seq=message.seq,
-                next_seq=following.seq if following is not None and not following.begun else None,
-                max_deliveries=self.options.max_deliveries,
-                **fields,
-            )
+        if not self.generation:
+            raise self.is_lost("its lease was lost")
+        transition = FinishDelivery(
+            address=self.address,
+            execution_id=self.execution_id,
+            generation=self.generation,
+            seq=message.seq,
+            next_seq=following.seq if following is not None and not following.begun else None,
+            max_deliveries=self.options.max_deliveries,
+            **fields,
         )
+        # `own_commit`, in place: every message passes here.
+        try:
+            answer = await self.storage.store.commit(transition)
+        except StoreUnavailable as error:
+            answer = await self.storage.commit_again(transition, error, self.check_fence)
         message.begun = False
         if isinstance(answer, Refused):
             raise self.is_lost(answer.detail)
@@ -421,13 +424,14 @@ class Custody(Address):
             elif answer.next_dead is not None:
                 self.queue.queue.popleft()
                 self._is_dead(following, f"it was delivered {answer.next_dead.deliveries} times and not handled")
-        handled: Handled = answer
-        return handled
+        return answer
 
     def _has_progressed(self) -> None:
         """A message has been dealt with, and there is room for another."""
-        self.progressed()
-        self.storage.made_room()
+        if self.progressed is not None:
+            self.progressed()
+        if self.storage.holders:
+            self.storage.made_room()
 
     def own_commit(self, transition: OwnerWrite[Any]) -> Coroutine[Any, Any, Any]:
         """Commit what only the owner may. An owner that has lost its lease meanwhile does not try again."""
@@ -451,10 +455,6 @@ class Custody(Address):
         if not self.generation:
             raise self.is_lost("its lease was lost")
         return self._mine()
-
-
-def _nothing() -> None:
-    return None
 
 
 def _stored(record: MessageRecord) -> StoredMessage:

@@ -81,7 +81,9 @@ class DeliveryLoop(MessageLoop):
         """Deal with one message that was fetched."""
         custody = self._custody
         try:
-            content = await custody.content(message)
+            content = message.content
+            if content is None:
+                content = await custody.content(message)
         except Undecodable as error:
             await custody.bury(message, f"it cannot be decoded: {error}")
         else:
@@ -93,7 +95,8 @@ class DeliveryLoop(MessageLoop):
                 self._hand_to(handler, message, content)
             else:
                 await self._handle(handler, target, message, content)
-        self._see_to_more()
+        if custody.more:
+            self._see_to_more()
 
     def _see_to_more(self) -> None:
         if self._custody.queue.next_stored() is None:
@@ -123,7 +126,11 @@ class DeliveryLoop(MessageLoop):
             finally:
                 if unit is not None:
                     self._life.cell.unit = None
-            await self._finish(message, unit, target, result)
+            if unit is None and result is None:  # as most: nothing to commit but that it was handled
+                await self._custody.finish(message, with_next=self._alone and self.goes_on)
+                self._tell(message, None)
+            else:
+                await self._finish(message, unit, target, result)
         except BaseException as error:  # noqa: BLE001 - what is no answer is raised again there
             await self._failed(message, target, error)
 
@@ -145,6 +152,11 @@ class DeliveryLoop(MessageLoop):
         else:
             commit = await commit_of(custody, unit, target)
             commit.done(await custody.finish(message, with_next=with_next, **fields, **commit.fields))
+        self._tell(message, result)
+
+    def _tell(self, message: StoredMessage, result: Any) -> None:
+        """Whoever waits here for the reply gets it."""
+        custody = self._custody
         replies = custody.storage.replies
         if replies.are_awaited(custody.address):
             replies.settle(custody.address, message.message_id, Reply(result))

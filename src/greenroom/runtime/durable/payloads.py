@@ -5,11 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import attrs
 import msgspec
-from attrs import frozen
 
 from greenroom.actors import Ref, Terminated
 from greenroom.codec import Codec, import_class
@@ -18,8 +17,7 @@ from greenroom.errors import Undecodable
 from greenroom.persistence import message_digest
 
 
-@frozen
-class Encoded:
+class Encoded(NamedTuple):
     """A message ready for the store."""
 
     type: str

@@ -296,22 +296,31 @@ class Storage:
 
         Raises `StoreUnavailable` when the store is gone for good.
         """
-        while True:
-            try:
-                if begun is None:
-                    return await self.store.commit(transition)
+        try:
+            if begun is not None:
                 return await self.store.answer(begun)  # type: ignore[no-any-return]
-            except StoreUnavailable as error:
-                if not self.store.alive:
-                    raise
-                logger.warning("%s, trying again", error)
-                unknown, begun = error.unknown, None
+            return await self.store.commit(transition)
+        except StoreUnavailable as error:
+            return await self.commit_again(transition, error, go_on)
+
+    async def commit_again(
+        self, transition: Transition[T], error: StoreUnavailable, go_on: Callable[[], object]
+    ) -> T | Refused:
+        """Go on with what the store could not take, as `commit_surely` does."""
+        while True:
+            if not self.store.alive:
+                raise error
+            logger.warning("%s, trying again", error)
             await anyio.sleep(PAUSE)
             go_on()
-            if unknown:
+            if error.unknown:
                 answer = await self.surely(self.store.read, AnswerTo(transition_id=transition.transition_id))
                 if answer is not None:
                     return answer  # type: ignore[no-any-return]
+            try:
+                return await self.store.commit(transition)
+            except StoreUnavailable as another:
+                error = another
 
     async def surely(self, ask: Callable[[P], Coroutine[Any, Any, T]], what: P) -> T:
         """Ask the store for what may be asked twice, though it may be away for long.
