@@ -30,7 +30,7 @@ from greenroom.persistence.postgres.verdicts import begun, handled
 _CALL: Final = Statement.calling(
     NAMES["exchange"],
     "text text[] text[] text "
-    "text[] text[] text[] text[] bytea[] bigint[] text[] bigint[] "
+    "text[] text[] text[] text[] bytea[] bigint[] text[] bigint[] text[] bigint[] bigint[] bigint[] "
     "text[] bigint[] bigint[] bigint[] "
     "text[] bigint[] bigint[] bytea[] bigint[] bytea[] bigint[] bytea[] bigint[] text[] bigint[] bigint[] bigint[]",
     "verdicts, numbers, woken, news",

@@ -75,7 +75,8 @@ _BEGIN_ONE: Final = value_of("begin_one", 8)
 _FINISH_ONE: Final = value_of("finish_one", 17)
 _ACCEPT: Final = Statement.calling(
     NAMES["accept"],
-    "text text[] bigint text[] text[] text[] text[] text[] bytea[] bigint[] text[] bigint[] boolean",
+    "text text[] bigint text[] text[] text[] text[] text[] bytea[] bigint[] text[] bigint[] "
+    "text[] bigint[] bigint[] bigint[] boolean",
     "verdicts, numbers, woken, news",
 )
 _BEGIN: Final = Statement.calling(
@@ -228,11 +229,12 @@ class Finish:
         return Result([answers.get(item.address, LEFT) for item in items])
 
 
-def accept_columns(items: Sequence[AcceptMessage]) -> tuple[list[Any], ...]:
-    """From the address to the time of delivery, as the functions take them."""
+def accept_columns(items: Sequence[AcceptMessage]) -> tuple[list[Any] | None, ...]:
+    """From the address to the recipients, as the functions take them."""
     bodies = [columns_of(item.body) for item in items]
+    addresses = [item.address for item in items]
     return (
-        [item.address for item in items],
+        addresses,
         [item.message_id for item in items],
         [item.digest for item in items],
         [item.type for item in items],
@@ -240,7 +242,25 @@ def accept_columns(items: Sequence[AcceptMessage]) -> tuple[list[Any], ...]:
         [size for _, size in bodies],
         [item.sender for item in items],
         [maybe_micros(item.deliver_at) for item in items],
+        *recipient_columns(addresses),
     )
+
+
+def recipient_columns(addresses: Sequence[str]) -> tuple[list[Any] | None, ...]:
+    """The recipients, each once, how many messages each gets, which is each message's own, and which of its messages that is.
+
+    Nothing, where each message has a recipient of its own.
+    """
+    places = {address: place for place, address in enumerate(dict.fromkeys(addresses), 1)}
+    if len(places) == len(addresses):
+        return None, None, None, None
+    counts = [0] * len(places)
+    at = [places[address] for address in addresses]
+    nth = []
+    for place in at:
+        counts[place - 1] += 1
+        nth.append(counts[place - 1])
+    return list(places), counts, at, nth
 
 
 def accept_answers(items: Sequence[AcceptMessage], row: Any) -> list[Receipt | Refused]:
@@ -307,6 +327,7 @@ async def send(connection: Connection, frame: Frame, items: Sequence[FinishDeliv
     if len({(message.recipient, message.message_id) for _, message in sent}) < len(sent):
         return None
     bodies = [columns_of(message.body) for _, message in sent]
+    recipients = [message.recipient for _, message in sent]
     row = await _call(
         connection,
         *_ACCEPT.given(
@@ -314,7 +335,7 @@ async def send(connection: Connection, frame: Frame, items: Sequence[FinishDeliv
             None,
             frame.now,
             frame.own,
-            [message.recipient for _, message in sent],
+            recipients,
             [message.message_id for _, message in sent],
             [message.digest for _, message in sent],
             [message.type for _, message in sent],
@@ -322,6 +343,7 @@ async def send(connection: Connection, frame: Frame, items: Sequence[FinishDeliv
             [size for _, size in bodies],
             [address for address, _ in sent],
             [maybe_micros(message.deliver_at) for _, message in sent],
+            *recipient_columns(recipients),
             True,
         ),
     )

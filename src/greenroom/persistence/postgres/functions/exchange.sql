@@ -6,7 +6,7 @@
 CREATE FUNCTION {exchange}(
     p_batch text, p_ids text[], p_own text[], p_execution text,
     a_address text[], a_message text[], a_digest text[], a_type text[], a_body bytea[], a_size bigint[],
-    a_sender text[], a_deliver bigint[],
+    a_sender text[], a_deliver bigint[], a_recipient text[], a_count bigint[], a_at bigint[], a_nth bigint[],
     b_address text[], b_generation bigint[], b_seq bigint[], b_most bigint[],
     f_address text[], f_generation bigint[], f_seq bigint[],
     f_reply bytea[], f_reply_size bigint[], f_error bytea[], f_error_size bigint[],
@@ -50,7 +50,8 @@ BEGIN
     IF cardinality(a_address) > 0 THEN
         SELECT a.verdicts, a.numbers, a.woken, a.news INTO verdicts, numbers, woken, news
         FROM {accept}(
-            NULL, NULL, v_now, p_own, a_address, a_message, a_digest, a_type, a_body, a_size, a_sender, a_deliver, false
+            NULL, NULL, v_now, p_own, a_address, a_message, a_digest, a_type, a_body, a_size, a_sender, a_deliver,
+            a_recipient, a_count, a_at, a_nth, false
         ) a;
     END IF;
     numbers := numbers || v_begun || v_handled;
