@@ -11,16 +11,17 @@ from greenroom.persistence.clock import aware
 from greenroom.persistence.content import Payload, fits_inline
 from greenroom.persistence.messages import Disposition
 from greenroom.persistence.transitions import OwnerWrite, Refused, Row, T_co
+from greenroom.persistence.values import value
 
 
-@frozen(kw_only=True)
+@value(kw_only=True)
 class DeliveryWrite(OwnerWrite[T_co]):
     """An owner's change of one message of its mailbox."""
 
     seq: int
 
 
-@frozen(kw_only=True)
+@value(kw_only=True)
 class BeginDelivery(DeliveryWrite["Delivery | DeadLettered"]):
     """Count a delivery, before the handler runs: a message that kills its process must be counted (R22).
 
@@ -31,7 +32,7 @@ class BeginDelivery(DeliveryWrite["Delivery | DeadLettered"]):
     max_deliveries: int = field(default=5, validator=validators.ge(1))
 
 
-@frozen
+@value
 class Delivery:
     """The message may be handled; this is its `deliveries`-th delivery, counted from 1."""
 
@@ -97,7 +98,7 @@ class ToOutside:
     body: Payload = field(validator=fits_inline)
 
 
-@frozen(kw_only=True)
+@value(kw_only=True)
 class FinishDelivery(OwnerWrite["Handled"]):
     """The message has been handled: its mark, the reply, the new state and everything that was sent, in one transaction.
 
@@ -126,7 +127,7 @@ class FinishDelivery(OwnerWrite["Handled"]):
         return tuple(Row("addresses", address) for address in {self.address, *(m.recipient for m in self.outgoing)})
 
 
-@frozen(kw_only=True)
+@value(kw_only=True)
 class Handled:
     """The message counts as handled. Of the last three, the one that became of `next_seq` is set."""
 

@@ -12,6 +12,7 @@ from greenroom.persistence.clock import aware
 from greenroom.persistence.content import Payload, fits_inline
 from greenroom.persistence.states import Moves
 from greenroom.persistence.transitions import AddressWrite, Query, Row, Transition
+from greenroom.persistence.values import value
 
 
 class MessageStatus(Enum):
@@ -63,7 +64,7 @@ class Disposition(Enum):
     """A handler's own message: accepted, and waits in the sender's outbox for room at the recipient."""
 
 
-@frozen(kw_only=True)
+@value(kw_only=True)
 class AcceptMessage(Transition["Receipt"]):
     """Put a message into an address's mailbox. `FULL` when there is no room; everything else is told by the receipt.
 
@@ -93,7 +94,7 @@ class AcceptMessage(Transition["Receipt"]):
         return (Row("messages", f"{self.address}\n{self.message_id}"),)
 
 
-@frozen
+@value
 class Receipt:
     """What became of a message. A duplicate gets the place of the first."""
 

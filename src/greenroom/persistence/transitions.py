@@ -12,6 +12,7 @@ from typing import ClassVar, Generic, NamedTuple, TypeVar
 from attrs import field, frozen
 
 from greenroom.persistence.ids import new_id
+from greenroom.persistence.values import value
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -32,7 +33,7 @@ def lock_order(rows: Iterable[Row]) -> tuple[Row, ...]:
     return tuple(sorted(set(rows), key=lambda row: (LOCK_RANKS[row.table], row.key)))
 
 
-@frozen(kw_only=True)
+@value(kw_only=True)
 class Transition(Generic[T_co]):
     """A change that is committed whole or not at all, and is answered by a `T_co` or by `Refused`."""
 
@@ -103,7 +104,7 @@ class Refused:
     """How long until it may be worth trying again, where that is known."""
 
 
-@frozen(kw_only=True)
+@value(kw_only=True)
 class AddressWrite(Transition[T_co]):
     """A change under the lock of one address, which it has for itself."""
 
@@ -118,7 +119,7 @@ class AddressWrite(Transition[T_co]):
         return (Row("addresses", self.address),)
 
 
-@frozen(kw_only=True)
+@value(kw_only=True)
 class OwnerWrite(AddressWrite[T_co]):
     """A change that only the current owner of an address may make (R2, R3).
 
