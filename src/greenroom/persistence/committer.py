@@ -78,7 +78,7 @@ class Committer:
         Cancelled before it is sealed into a batch: it never happens. Later: the answer is returned and the cancellation
         comes at the next checkpoint, except for a native `asyncio.Task.cancel()`; the transition stands then.
         """
-        answer: T | Refused = await self.answer(self._submit(transition))
+        answer: T | Refused = await self.answer(self.submit(transition))
         return answer
 
     def begin(self, transition: Transition[Any], told: Callable[[], object]) -> Pending:
@@ -98,9 +98,9 @@ class Committer:
         """Wait for the answer to what was submitted, in place of who was to be told. As `commit` from then on."""
         if not entry.settled:
             try:
-                await self._settled(entry)
+                await self.settled(entry)
             except self._loop.cancelled:
-                if not await self._see_through(entry):
+                if not await self.see_through(entry):
                     raise
         return entry.result()
 
@@ -117,9 +117,9 @@ class Committer:
         Raises:
             StoreUnavailable, TransitionFailed, StoreClosed: as `commit`.
         """
-        entry = self._submit(query)
+        entry = self.submit(query)
         try:
-            await self._settled(entry)
+            await self.settled(entry)
         except self._loop.cancelled:
             entry.claim()
             self._forget(entry)
@@ -177,7 +177,7 @@ class Committer:
             self._enter(entry)
             with self._loop.cancel_scope() as scope:
                 scope.shield = True
-                await self._settled(entry)  # by its end, or when the bound is over: a stuck thread is left behind
+                await self.settled(entry)  # by its end, or when the bound is over: a stuck thread is left behind
         self._guard.stop()
 
     def _stop_request(self) -> Pending:
@@ -193,7 +193,8 @@ class Committer:
         if self._end is not None:
             raise StoreUnavailable(self.name, self._end)
 
-    def _submit(self, request: Request) -> Pending:
+    def submit(self, request: Request) -> Pending:
+        """Hand something over. Who has many messages to commit does what `commit` does in place, for a coroutine less is felt there."""
         self._check_open()
         entry = Pending(request)
         self._enter(entry)
@@ -224,12 +225,12 @@ class Committer:
                 hold, self._hold = self._hold, None
                 hold.__exit__(None, None, None)
 
-    def _settled(self, entry: Pending) -> Slot:
+    def settled(self, entry: Pending) -> Slot:
         """What is to be awaited until it is."""
         slot = entry.slot = self._loop.slot()
         return slot
 
-    async def _see_through(self, entry: Pending) -> bool:
+    async def see_through(self, entry: Pending) -> bool:
         """Its caller has been cancelled. False: let the cancellation through. True: it is settled, go on to its result."""
         if entry.claim():
             self._forget(entry)
@@ -243,7 +244,7 @@ class Committer:
     async def _until_settled(self, entry: Pending) -> None:
         with self._loop.cancel_scope() as scope:
             scope.shield = True
-            await self._settled(entry)
+            await self.settled(entry)
 
     def _is_native_cancel(self) -> bool:
         # No cancelled scope is around us, so this came from Task.cancel(): asyncio's own tools rely on it getting through.

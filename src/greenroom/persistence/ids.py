@@ -5,29 +5,27 @@ from __future__ import annotations
 import os
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from itertools import count
 
 
-def _maker() -> Callable[[], str]:
+def _beginning() -> tuple[str, Iterator[int]]:
     # The time comes first, so that ids of one process are neighbours in an index; the counter makes them cheap: a random
     # number for each would cost more than the rest of a small transition.
-    prefix = f"{time.time_ns() // 1_000_000:012x}{secrets.token_hex(5)}"
-    numbers = count(1)
-    return lambda: f"{prefix}{next(numbers):010x}"
+    return f"{time.time_ns() // 1_000_000:012x}{secrets.token_hex(5)}", count(1)
 
 
-_make = _maker()
+_prefix, _numbers = _beginning()
 
 
 def new_id() -> str:
     """A fresh identity, 32 hexadecimal digits. May be called from any thread. Not a secret: ids can be guessed."""
-    return _make()
+    return f"{_prefix}{next(_numbers):010x}"
 
 
 def _after_fork() -> None:
-    global _make  # noqa: PLW0603 - the child of a fork must not go on with its parent's numbers
-    _make = _maker()
+    global _prefix, _numbers
+    _prefix, _numbers = _beginning()
 
 
 if hasattr(os, "register_at_fork"):

@@ -410,8 +410,15 @@ class Custody(Address):
             **fields,
         )
         # `own_commit`, in place: every message passes here.
+        store = self.storage.store
         try:
-            answer = await self.storage.store.commit(transition)
+            entry = store.submit(transition)
+            try:
+                await store.settled(entry)
+            except self.storage.loop.cancelled:
+                if not await store.see_through(entry):
+                    raise
+            answer = entry.result()
         except StoreUnavailable as error:
             answer = await self.storage.commit_again(transition, error, self.check_fence)
         message.begun = False
@@ -424,7 +431,8 @@ class Custody(Address):
             elif answer.next_dead is not None:
                 self.queue.queue.popleft()
                 self._is_dead(following, f"it was delivered {answer.next_dead.deliveries} times and not handled")
-        return answer
+        handled: Handled = answer
+        return handled
 
     def _has_progressed(self) -> None:
         """A message has been dealt with, and there is room for another."""

@@ -77,8 +77,16 @@ class DeliveryLoop(MessageLoop):
             return envelope, self._deliver
         return super()._find(envelope)
 
-    async def _deliver(self, target: Any, message: StoredMessage) -> None:
-        """Deal with one message that was fetched."""
+    def _deliver(self, target: Any, message: StoredMessage) -> Coroutine[Any, Any, None]:
+        """Deal with one message that was fetched. To be awaited at once."""
+        content = message.content
+        if content is not None:
+            handler = self._handler_of(type(content))
+            if handler is not None and not isinstance(handler, Gate):
+                return self._handle(handler, target, message, content)
+        return self._deliver_any(target, message)
+
+    async def _deliver_any(self, target: Any, message: StoredMessage) -> None:
         custody = self._custody
         try:
             content = message.content
@@ -95,8 +103,8 @@ class DeliveryLoop(MessageLoop):
                 self._hand_to(handler, message, content)
             else:
                 await self._handle(handler, target, message, content)
-        if custody.more:
-            self._see_to_more()
+                return
+        self._see_to_more()
 
     def _see_to_more(self) -> None:
         if self._custody.queue.next_stored() is None:
@@ -119,8 +127,9 @@ class DeliveryLoop(MessageLoop):
             if message.begun:  # with the end of the one before
                 self._custody.check_fence()
             elif not await self._custody.begin(message):
+                self._see_to_more()
                 return
-            unit = self._open_unit(message)
+            unit = self._open_unit(message) if self.durable else None
             try:
                 result = await perform(target, content)
             finally:
@@ -133,10 +142,10 @@ class DeliveryLoop(MessageLoop):
                 await self._finish(message, unit, target, result)
         except BaseException as error:  # noqa: BLE001 - what is no answer is raised again there
             await self._failed(message, target, error)
+        if self._custody.more:
+            self._see_to_more()
 
-    def _open_unit(self, message: StoredMessage) -> Unit | None:
-        if not self.durable:
-            return None
+    def _open_unit(self, message: StoredMessage) -> Unit:
         self._life.cell.unit = unit = Unit(self._life.loop.current_task(), message.message_id)
         return unit
 
@@ -204,7 +213,6 @@ class DeliveryLoop(MessageLoop):
 
         async def perform(target: Any, taken: StoredMessage) -> None:
             await handle(gate.handler.function, target, taken, content)
-            self._see_to_more()
 
         self._concurrent.take(gate, (message, None, None), perform)
 
