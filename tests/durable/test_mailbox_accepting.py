@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 import pytest
-from attrs import frozen
+from attrs import define, field, frozen
 
 import greenroom as gr
 from greenroom.persistence import ReadMessage
@@ -37,6 +37,26 @@ class Odd(gr.Message[None]):
 @frozen
 class ReplyTo(gr.Message[None]):
     ref: gr.Ref
+
+
+@frozen
+class Listed(gr.Message[None]):
+    """It holds what can be changed."""
+
+    numbers: list[int] = field(factory=list)
+
+    def change(self) -> None:
+        self.numbers.append(1)
+
+
+@define
+class Counted(gr.Message[None]):
+    """It can be changed."""
+
+    number: int = 0
+
+    def change(self) -> None:
+        self.number += 1
 
 
 async def observed(database: Shared) -> list[ObservationInfo]:
@@ -370,3 +390,32 @@ async def test_c24_a_volatile_store_does_what_is_asked_of_it_and_shows_what_it_i
         await runtime.ref(DESK).send(Note("gone tomorrow"))
         await settled()
     assert script.seen == ["gone tomorrow"]
+
+
+@pytest.mark.parametrize("kind", [Listed, Counted], ids=["by its list", "by itself"])
+async def test_what_a_sender_changes_after_it_has_sent_a_message_does_not_reach_the_handler(
+    database: Shared, kind: type[Listed | Counted]
+) -> None:
+    handled: list[object] = []
+
+    class Reader(gr.Actor):
+        @gr.handles
+        async def listed(self, message: Listed) -> None:
+            handled.append(message)
+
+        @gr.handles
+        async def counted(self, message: Counted) -> None:
+            handled.append(message)
+
+        @gr.handles
+        async def add(self, message: Add) -> int:
+            return message.number
+
+    message = kind()
+    async with database.runtime(gr.Child("reader", Reader, mailbox=gr.PersistentMailbox())) as runtime:
+        await runtime.ref("service/reader").ask(Add(1))  # from now on what is sent here is not read from the store
+        await settled()
+        await runtime.ref("service/reader").send(message)
+        message.change()
+        await runtime.ref("service/reader").ask(Add(1))
+    assert handled == [kind()]

@@ -86,7 +86,7 @@ class StoredMessage:
         self.type = type
         """What the store calls its class."""
         self.payload = payload
-        """Its content, as the store has it."""
+        """Its content, as the store has it; empty where the message itself is here."""
         self.sender = sender
         self.timer = timer
         self.content = content

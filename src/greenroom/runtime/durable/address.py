@@ -112,7 +112,11 @@ class Address:
             if deliver_at is not None:
                 storage.due(self.address, deliver_at)
             else:
-                content = message if storage.payloads.is_lasting(message) else None
+                content = None
+                if body is encoded.body and storage.payloads.is_lasting(
+                    message
+                ):  # what is large waits in the store alone
+                    content, body = message, b""
                 storage.arrived(
                     self.address,
                     StoredMessage(answer.seq or 0, message_id, encoded.type, body, sender_path, None, content),
