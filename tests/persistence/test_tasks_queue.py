@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import anyio
+import anyio.to_thread
 import pytest
 
 from greenroom.persistence.addresses import ParkReason
 from greenroom.persistence.executions import EndExecution
+from greenroom.persistence.ids import new_id
 from greenroom.persistence.task_pools import ListTaskPools, ReadTaskPool, RegisterTaskPool, TaskPoolRecord
 from greenroom.persistence.tasks import (
     ClaimedTask,
@@ -22,9 +24,10 @@ from greenroom.persistence.tasks import (
     TerminateTask,
     Watched,
     WatchTasks,
+    Woken,
 )
 from greenroom.persistence.transitions import RefusalReason, Refused
-from tests.persistence.stores import done, message, refused, register
+from tests.persistence.stores import done, drive, message, refused, register
 from tests.persistence.tasks_help import POOL, claim, claimed, open_pool, owned, submit, submitted, wake
 
 if TYPE_CHECKING:
@@ -81,6 +84,37 @@ async def test_a_group_that_comes_back_does_not_get_the_turns_that_it_has_missed
             await submitted(store, f"old{number}", group="old")
             await submitted(store, f"back{number}", group="back")
         assert await queue(store) == ["back3", "old3", "back4", "old4"]
+
+
+async def test_of_many_that_are_to_be_woken_at_once_each_that_cannot_be_is_told_why(database: Database) -> None:
+    async with database.open() as store:
+        tasks = {name: await owned(store, name) for name in ("due", "later", "ended", "owned", "parked", "also-due")}
+        for name in ("due", "also-due"):
+            await tasks[name].let_go(due_at=database.time.at(0))
+        await tasks["later"].let_go(due_at=database.time.at(60))
+        await tasks["ended"].finish()
+        await done(store, ParkTask(**tasks["parked"].fence, reason=ParkReason.DIVERGED, detail="broken"))
+        await submitted(store, "queued")
+    driver = database.driver()
+    names = ("due", "later", "ended", "owned", "parked", "queued", "nobody", "also-due")
+    batches = [[wake(name) for name in names], [wake("due"), wake("also-due")]]
+
+    async def main() -> list[object]:
+        await driver.open()
+        answers = [await driver.apply(new_id(), batch) for batch in batches]
+        await driver.close()
+        return [answer for applied in answers for answer in applied.answers]
+
+    told = [
+        answer.reason if isinstance(answer, Refused) else answer
+        for answer in await anyio.to_thread.run_sync(drive, driver, main)
+    ]
+    pending, nobody = RefusalReason.NOT_PENDING, RefusalReason.UNKNOWN_ADDRESS
+    assert told[:8] == [Woken(), pending, pending, pending, RefusalReason.PARKED, Woken(), nobody, Woken()]
+    assert told[8:] == [Woken(), Woken()]  # they stand there already
+    async with database.open() as store:
+        assert await queue(store) == ["due", "also-due", "queued"]
+        assert await counted(store) == 3
 
 
 async def test_a_task_that_is_woken_goes_before_those_that_came_after_it(database: Database) -> None:

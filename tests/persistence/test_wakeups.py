@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING
 import anyio
 import pytest
 
+from greenroom.persistence.callbacks import CreateCallback
+from greenroom.persistence.tasks import TerminateTask
 from greenroom.persistence.wakeups import Wakeup
 from tests.persistence.stores import done, message, owner
+from tests.persistence.tasks_help import POOL, owned
 
 if TYPE_CHECKING:
     from tests.persistence.stores import Database
@@ -121,3 +124,42 @@ async def test_a_released_address_whose_mail_is_delayed_wakes_nobody_before_its_
             wakeup = await wakeups.wait()
             assert wakeup is not None
             assert wakeup.addresses == {"counter"}
+
+
+async def test_a_task_that_its_owner_has_ended_is_told_of_elsewhere_and_wakes_nobody_here(database: Database) -> None:
+    async with database.open() as here, database.open() as there:
+        counter, ended = await owner(here, "counter"), [await owned(here, name) for name in ("t1", "t2", "t3")]
+        await ended[0].commit(0, waits=("a",))  # so that its end is one among those that are decided one by one
+        with there.wakeups() as elsewhere:
+            with here.wakeups() as wakeups:
+                async with anyio.create_task_group() as group:
+                    for task in ended:
+                        group.start_soon(task.finish)
+                await counter.send("m1")
+                wakeup = await wakeups.wait()
+                assert wakeup is not None
+                assert wakeup.addresses == {"counter"}
+            told = await elsewhere.wait()
+            assert told is not None
+            assert told.elsewhere
+
+
+async def test_a_task_that_is_ended_by_somebody_else_wakes_its_owner(database: Database) -> None:
+    async with database.open() as store:
+        await owned(store, "t1")
+        with store.wakeups() as wakeups:
+            await done(store, TerminateTask(address="task:t1", pool=POOL, reason="enough", error=b"{}"))
+            wakeup = await wakeups.wait()
+            assert wakeup is not None
+            assert "task:t1" in wakeup.addresses
+
+
+async def test_the_end_of_a_task_with_callbacks_wakes_whoever_waits_for_their_answers(database: Database) -> None:
+    async with database.open() as store:
+        task = await owned(store, "t1")
+        await done(store, CreateCallback(**task.fence, callback_id="c1", secret_digest="d", name="paid"))
+        with store.wakeups() as wakeups:
+            await task.finish(callbacks=("c1",))
+            wakeup = await wakeups.wait()
+            assert wakeup is not None
+            assert wakeup.addresses == {"task:t1"}

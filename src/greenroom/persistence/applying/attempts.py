@@ -78,7 +78,7 @@ UPDATE_TOO_LATE: Final = (
 
 
 async def end(unit: Unit, row: AddressRow, task: TaskRow, ending: Ending, reason: str | None = None) -> None:
-    """The task is terminal: nobody owns it, and what comes now is late."""
+    """The task is terminal: nobody owns it, and what comes now is late. Without a reason, its owner says so."""
     row.owner = row.parked = row.parked_detail = row.due_at = None
     row.closed_at = task.contact_at = unit.now
     task.runnable = False
@@ -91,7 +91,10 @@ async def end(unit: Unit, row: AddressRow, task: TaskRow, ending: Ending, reason
     if task.intended:
         await unit.tx.change(UPDATE_LEFT, row.address, task.attempt)
     await close_all(unit, row.address, ending.callbacks)
-    unit.wake(row.address)
+    if reason is None and not ending.callbacks:  # its owner knows
+        unit.tell_others()
+    else:
+        unit.wake(row.address)
 
 
 async def terminate(unit: Unit, item: TerminateTask) -> Terminated | Refused:

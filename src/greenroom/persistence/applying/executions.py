@@ -77,6 +77,7 @@ async def _disown(unit: Unit, owned: Sequence[str]) -> None:
     """Nobody owns these locked addresses now. The generations stay: whoever owned them is fenced by its end, the next owner by
     its claim."""
     await unit.load(owned)
+    await unit.load_tasks(owned)
     for address in owned:
         row = unit.address(address)
         assert row is not None  # it was selected in this transaction

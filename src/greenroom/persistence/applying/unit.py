@@ -114,6 +114,10 @@ class Unit(ABC):
         """Take addresses in hand that are locked, and were not named by the batch."""
 
     @abstractmethod
+    async def load_tasks(self, addresses: Iterable[str], *, whole: bool = False) -> None:
+        """Take the rows of tasks in hand whose addresses are; `whole`: with all that a claimer wants to know."""
+
+    @abstractmethod
     def view(self, record: Record) -> ExecutionView:
         """What the columns of `SELECT_EXECUTION` say."""
 
@@ -184,6 +188,10 @@ class Unit(ABC):
     def wake(self, address: str) -> None:
         """An address has something new to do."""
         self.woken.add(address)
+
+    @abstractmethod
+    def tell_others(self) -> None:
+        """Something has happened that nobody here has to be told of; other processes may wait for it."""
 
     async def flush(self) -> None:
         """Write back what has changed, in the order of locks. Rows stay in hand, and may go on changing."""

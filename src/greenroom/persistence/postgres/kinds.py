@@ -7,9 +7,9 @@ from typing import Any, Final
 from greenroom.persistence.journal import CommitTurn
 from greenroom.persistence.postgres.hot import HOT as MESSAGES
 from greenroom.persistence.postgres.hot import Hot
-from greenroom.persistence.postgres.tasks import Claim, Submit
+from greenroom.persistence.postgres.tasks import Claim, Submit, Wake
 from greenroom.persistence.postgres.turns import Turns
-from greenroom.persistence.tasks import ClaimTask, SubmitTask
+from greenroom.persistence.tasks import ClaimTask, SubmitTask, WakeTask
 from greenroom.persistence.transitions import Transition
 
 CLAIM: Final = Claim()
@@ -19,4 +19,5 @@ HOT: Final[dict[type[Transition[Any]], Hot]] = {
     ClaimTask: CLAIM,
     CommitTurn: Turns(),
     SubmitTask: Submit(),
+    WakeTask: Wake(),
 }

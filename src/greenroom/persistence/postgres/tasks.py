@@ -1,4 +1,4 @@
-"""Tasks submitted and claimed, many at once, by one call of a plpgsql function each (R6)."""
+"""Tasks submitted, woken and claimed, many at once, by one call of a plpgsql function each (R6)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from greenroom.persistence.postgres.functions import NAMES, TASK_COLUMNS, value_
 from greenroom.persistence.postgres.hot import LEFT, Frame, Result
 from greenroom.persistence.postgres.session import Connection
 from greenroom.persistence.reading.task_records import TASK_ADDRESS, task_record
-from greenroom.persistence.tasks import ClaimedTask, ClaimTask, Submission, SubmitTask, Submitted
+from greenroom.persistence.tasks import ClaimedTask, ClaimTask, Submission, SubmitTask, Submitted, WakeTask, Woken
 
 _SUBMIT: Final = Statement.calling(
     NAMES["submit"],
@@ -23,6 +23,7 @@ _SUBMIT: Final = Statement.calling(
 )
 _SUBMIT_ONE: Final = value_of("submit_one", 16)
 _CLAIM_ONE: Final = value_of("claim_one", 5)
+_WAKE: Final = Statement.calling(NAMES["wake"], "bigint text[] text[]", "done")
 _CLAIM: Final = Statement.calling(NAMES["claim"], "bigint text text[] text[] text[]", "numbers")
 # All of some tasks.
 _RECORDS: Final = Statement.of(
@@ -103,6 +104,24 @@ class Submit:
         assert row is not None  # a function with OUT arguments gives one
         done: bool | None = row["done"]
         return done
+
+
+class Wake:
+    """Tasks are put into their pools' queues. Nobody waits for one alone, so that it is no whole batch."""
+
+    def fits(self, item: WakeTask) -> bool:
+        return True
+
+    def are_one_group(self, items: Sequence[WakeTask]) -> bool:
+        return False
+
+    async def call(self, connection: Connection, frame: Frame, items: Sequence[WakeTask]) -> Result:
+        addresses, pools = [item.address for item in items], [item.pool for item in items]
+        row = await connection.fetchrow(*_WAKE.given(frame.now, addresses, pools))
+        assert row is not None  # a function with OUT arguments gives one
+        done: Sequence[bool] = row["done"]
+        woken = frozenset(pool for pool, ordinary in zip(pools, done, strict=True) if ordinary)
+        return Result([Woken() if ordinary else LEFT for ordinary in done], woken, bool(woken))
 
 
 class Claim:

@@ -63,8 +63,7 @@ class Turns:
         )
         if number is None:
             return frame.left
-        ended = frozenset[str]() if ending is None else frozenset({item.address})
-        return Result([TurnCommitted(seq=number)], ended, ending is not None)
+        return Result([TurnCommitted(seq=number)], news=ending is not None)
 
     async def _many(self, connection: Connection, frame: Frame, items: Sequence[CommitTurn]) -> Result | None:
         execution_id = items[0].execution_id
@@ -117,8 +116,7 @@ class Turns:
             for item, number in zip(mine, numbers, strict=True)
             if number is not None
         }
-        ended = frozenset(item.address for item in mine if item.ending is not None and item.address in answers)
-        return Result([answers.get(item.address, LEFT) for item in items], ended, news)
+        return Result([answers.get(item.address, LEFT) for item in items], news=news)
 
 
 def _in_order(seq: int, rows: Sequence[JournalEntry]) -> bool:

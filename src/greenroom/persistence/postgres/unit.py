@@ -49,8 +49,7 @@ class PostgresUnit(Unit):
         if absent:
             self.take(absent, await self.connection.fetch(SELECT_ADDRESSES, absent))
 
-    async def load_tasks(self, addresses: Iterable[str], *, whole: bool) -> None:
-        """Take the rows of tasks in hand whose addresses are; `whole`: with all that a claimer wants to know."""
+    async def load_tasks(self, addresses: Iterable[str], *, whole: bool = False) -> None:
         tasks = {
             address: row
             for address in addresses
@@ -81,6 +80,9 @@ class PostgresUnit(Unit):
         row = self._rows.get(address)
         if row is None or row.owner is None or row.owner not in self.own:
             self.news = True
+
+    def tell_others(self) -> None:
+        self.news = True
 
     # ----------------------------------------------------------------------------------------------------- executions
 

@@ -51,5 +51,5 @@ def commit(unit: SqliteUnit, item: CommitTurn) -> TurnCommitted | None:
         task.state_version += 1
         task.ended = (ending.outcome.value, *columns_of(ending.result), *columns_of(ending.error), None, unit.now)
         unit.fall_behind(item.address)
-        unit.wake(item.address)
+        unit.tell_others()
     return TurnCommitted(seq=seq)

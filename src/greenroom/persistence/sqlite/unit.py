@@ -40,6 +40,12 @@ class SqliteUnit(Unit):
     async def load(self, addresses: Iterable[str]) -> None:
         pass  # they are read when they are asked for
 
+    async def load_tasks(self, addresses: Iterable[str], *, whole: bool = False) -> None:
+        pass  # so are these
+
+    def tell_others(self) -> None:
+        pass  # they see that something was committed
+
     async def flush(self) -> None:
         await super().flush()
         for row in self._rows.values():

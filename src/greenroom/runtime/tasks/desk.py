@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 logger = logger_named("greenroom.tasks")
 
-PAGE: Final = 100
+PAGE: Final = 500
+"""Tasks that are woken at once: as many as go into one commit."""
 
 PATIENCE: Final = 1.0
 VIRTUAL_PATIENCE: Final = 3600.0
