@@ -18,6 +18,7 @@ from attrs import frozen
 from greenroom.mailbox.parking import current_loop
 from greenroom.persistence.committer import Committer
 from greenroom.persistence.driver import Applied, Durability, Hold, News, Renewer
+from greenroom.persistence.segments import ReadSegment, ReadSegments
 from greenroom.persistence.sqlite.blocking import BlockingInbox, run_blocking
 from greenroom.persistence.transitions import Query, Transition
 
@@ -61,6 +62,8 @@ class FakeDriver:
         """What was committed: batch ids and words."""
         self.calls: list[tuple[str, list[str]]] = []
         """What was tried."""
+        self.questions: list[Query[Any]] = []
+        """What was asked."""
         self.pauses = 0
         self.closed = False
         self.open_steps: deque[Step] = deque()
@@ -107,7 +110,12 @@ class FakeDriver:
         return None
 
     async def read(self, query: Query[Any]) -> Any:
+        self.questions.append(query)
         step(self.read_steps)
+        if isinstance(query, ReadSegments):
+            return tuple(each.address for each in query.queries)
+        if isinstance(query, ReadSegment):
+            return query.address
         return query.word.upper() if isinstance(query, Ask) else None
 
     async def news(self) -> News:

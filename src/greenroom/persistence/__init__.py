@@ -169,6 +169,7 @@ from greenroom.persistence.schedules import (
     SchedulePlan,
     ScheduleRecord,
 )
+from greenroom.persistence.segments import ReadSegment, ReadSegments, SegmentRecord, Tries
 from greenroom.persistence.store import Store, open_store
 from greenroom.persistence.task_pools import (
     ListTaskPools,
@@ -359,6 +360,8 @@ __all__ = [
     "ReadOperations",
     "ReadOutbox",
     "ReadPool",
+    "ReadSegment",
+    "ReadSegments",
     "ReadTask",
     "ReadTaskPool",
     "Receipt",
@@ -381,6 +384,7 @@ __all__ = [
     "SchedulePlan",
     "ScheduleRecord",
     "SchemaReport",
+    "SegmentRecord",
     "Sending",
     "SetTimer",
     "Settled",
@@ -401,6 +405,7 @@ __all__ = [
     "Terminated",
     "ToOutside",
     "Transition",
+    "Tries",
     "TurnCommitted",
     "UndoDelivery",
     "UnparkAddress",

@@ -28,6 +28,7 @@ from greenroom.persistence.driver import (
 from greenroom.persistence.ids import new_id
 from greenroom.persistence.packing import batches
 from greenroom.persistence.pending import Pending, Stop
+from greenroom.persistence.segments import together
 from greenroom.persistence.transitions import Query, Transition
 
 LARGEST_BATCH: Final = 512
@@ -142,14 +143,19 @@ class StoreThread:
 
     async def _round(self) -> None:
         transitions: list[Pending] = []
-        queries: list[Pending] = []
+        asking: list[Pending] = []
+        queries: list[Query[Any]] = []
         item = await self._driver.inbox.get(POLL if self._watched() else None)
         while item is not None:
             if isinstance(item, Pending) and item.claim():
                 if isinstance(item.request, Stop):
                     self._stopping = item
                     break
-                (transitions if isinstance(item.request, Transition) else queries).append(item)
+                if isinstance(item.request, Query):
+                    asking.append(item)
+                    queries.append(item.request)
+                else:
+                    transitions.append(item)
                 if len(transitions) == LARGEST_BATCH:
                     break
             item = self._driver.inbox.get_nowait()
@@ -157,8 +163,8 @@ class StoreThread:
         for batch in batches(transitions_of(transitions), LARGEST_BATCH):
             await self._commit(transitions[start : start + len(batch)])
             start += len(batch)
-        for entry in queries:
-            await self._read(entry)
+        for places, query in together(queries):
+            await self._read([asking[place] for place in places], query)
         if self._watched() and time.monotonic() - self._polled >= POLL:
             await self._poll()
 
@@ -200,22 +206,35 @@ class StoreThread:
                 self._tell(partial(self._receiver.answered, entries, applied.answers, applied.woken))
                 return
 
-    async def _read(self, entry: Pending) -> None:
-        assert isinstance(entry.request, Query)
-        while True:
+    async def _read(self, entries: list[Pending], query: Query[Any]) -> None:
+        """Answer what waits: by one query, which answers them all."""
+        while entries:
             try:
-                answer = await self._driver.read(entry.request)
+                answer = await self._driver.read(query)
             except NotReached as error:
-                if self._expired(entry):
-                    self._fail([entry], str(error), unknown=False)
+                late = [entry for entry in entries if self._expired(entry)]
+                self._fail(late, str(error), unknown=False)
+                entries = [entry for entry in entries if entry not in late]
+                if late and entries:  # the query answers no such number any more
+                    await self._read_one_by_one(entries)
                     return
-                await self._driver.pause(PAUSE)
+                if entries:
+                    await self._driver.pause(PAUSE)
             except StatementFailed as error:
-                self._fail_statement(entry, error)
+                if len(entries) == 1:
+                    self._fail_statement(entries[0], error)
+                else:
+                    await self._read_one_by_one(entries)
                 return
             else:
-                self._tell(partial(self._receiver.answered, [entry], [answer], frozenset()))
+                answers = [answer] if len(entries) == 1 else answer
+                self._tell(partial(self._receiver.answered, entries, answers, frozenset()))
                 return
+
+    async def _read_one_by_one(self, entries: list[Pending]) -> None:
+        for entry in entries:
+            assert isinstance(entry.request, Query)
+            await self._read([entry], entry.request)
 
     async def _poll(self) -> None:
         self._polled = time.monotonic()

@@ -36,12 +36,14 @@ from greenroom.persistence.postgres.batch import Batch
 from greenroom.persistence.postgres.failures import ERRORS, failure_of, is_taken, told
 from greenroom.persistence.postgres.inbox import AsyncInbox
 from greenroom.persistence.postgres.renewer import PostgresRenewer
+from greenroom.persistence.postgres.segments import read_segments
 from greenroom.persistence.postgres.session import Connection, check_promises, connect, prepare, set_time
 from greenroom.persistence.postgres.statements import PostgresTx
 from greenroom.persistence.postgres.target import Limits, parse_target
 from greenroom.persistence.postgres.verdicts import BATCH, stored_answer, stored_answers
 from greenroom.persistence.reading.queries import READERS
 from greenroom.persistence.retention import Retention
+from greenroom.persistence.segments import ReadSegment, SegmentRecord
 from greenroom.persistence.transitions import Query, Transition
 
 # Which session is this? A process's number alone may come back.
@@ -353,3 +355,6 @@ class PostgresReader:
     async def answer_to(self, transition_id: str) -> Any:
         row = await self._connection.fetchrow(FIND_ANSWER, transition_id)
         return None if row is None else stored_answer(row, transition_id)
+
+    async def segments(self, queries: Sequence[ReadSegment]) -> Sequence[SegmentRecord]:
+        return await read_segments(self._connection, queries)

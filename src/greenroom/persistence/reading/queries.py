@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import Any, Final, Protocol, TypeVar
 
@@ -33,7 +33,7 @@ from greenroom.persistence.messages import (
 from greenroom.persistence.observations import ListObservations, Observation
 from greenroom.persistence.outbox import DueOutbox, FlushableHeld, Held, HeldForHolders, OutboxRecord, ReadOutbox
 from greenroom.persistence.pools import PoolRecord, ReadPool
-from greenroom.persistence.reading import schedules, tasks
+from greenroom.persistence.reading import schedules, segments, tasks
 from greenroom.persistence.reading.records import (
     ADDRESS,
     CALLBACK,
@@ -49,6 +49,7 @@ from greenroom.persistence.reading.records import (
     outbox_record,
     pool_record,
 )
+from greenroom.persistence.segments import ReadSegment, SegmentRecord
 from greenroom.persistence.transitions import Query
 
 T = TypeVar("T")
@@ -65,6 +66,9 @@ class Reader(Protocol):
 
     async def answer_to(self, transition_id: str) -> Any:
         """The answer that some batch's row keeps."""
+
+    async def segments(self, queries: Sequence[ReadSegment]) -> Sequence[SegmentRecord]:
+        """What each of these asks for, in their order."""
 
 
 def _messages(where: str) -> str:
@@ -310,5 +314,6 @@ READERS: Final[dict[type[Query[Any]], Callable[[Reader, Any], Awaitable[Any]]]] 
     ReadPool: read_pool,
     StoreNow: store_now,
     **schedules.READERS,
+    **segments.READERS,
     **tasks.READERS,
 }

@@ -15,7 +15,9 @@ from greenroom.persistence.applying.unit import Record
 from greenroom.persistence.clock import StoreClock
 from greenroom.persistence.driver import Applied, Contended, News, NotReached, OutcomeUnknown, Renewer, StatementFailed
 from greenroom.persistence.reading.queries import READERS
+from greenroom.persistence.reading.segments import read_segment
 from greenroom.persistence.retention import Retention
+from greenroom.persistence.segments import ReadSegment, SegmentRecord
 from greenroom.persistence.sqlite.blocking import BlockingInbox, run_blocking
 from greenroom.persistence.sqlite.connection import Connect, code_of, connect, durability_of, not_reached, path_of
 from greenroom.persistence.sqlite.hot import HOT
@@ -258,3 +260,6 @@ class SqliteReader:
             if answer is not None:
                 return answer
         return None
+
+    async def segments(self, queries: Sequence[ReadSegment]) -> Sequence[SegmentRecord]:
+        return [await read_segment(self, query) for query in queries]

@@ -85,7 +85,11 @@ class Activation:
         self.stopping = False
         """It is to be let go as soon as nothing of it is in flight."""
         self.has_children = False
+        """Tasks that it has submitted may not have ended."""
         self.has_callbacks = False
+        """It may have opened some, whatever has become of them."""
+        self.has_open_callbacks = False
+        """Some may be open still."""
         self.mail_came: bool = False
         """Messages may have come since it was claimed."""
         self.ended = False
@@ -260,8 +264,7 @@ class Activation:
         self.owner = Ownership(storage, self.address, execution.id, task.generation)
         self.owned = True
         self.deadline = task.deadline
-        # A fresh task has submitted and opened nothing yet.
-        self.has_children = self.has_callbacks = task.generation > 1
+        self.has_callbacks = task.generation > 1  # a fresh one has opened nothing yet
         self._suspect = task.suspicions > 0
         return task
 
@@ -313,6 +316,7 @@ class Activation:
     async def _segment(self, task: TaskRecord) -> bool:
         """Run one segment. True: another follows."""
         segment = await load(self.storage, self.codec, task)
+        self.has_children, self.has_open_callbacks = segment.has_children, segment.has_open_callbacks
         run = self._run = Run(self, self.pool.make_agent(), segment)
         try:
             how = await run.main()
@@ -394,7 +398,7 @@ class Activation:
 
     async def _open_callbacks(self) -> tuple[str, ...]:
         """Callbacks whose answers are late from now on."""
-        return await open_callbacks(self.storage.store, self.address) if self.has_callbacks else ()
+        return await open_callbacks(self.storage.store, self.address) if self.has_open_callbacks else ()
 
     async def park_unresolved(self, calls: Sequence[OperationCall]) -> Left:
         """Nobody but an operator can say whether these happened (I8)."""

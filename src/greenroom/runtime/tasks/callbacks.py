@@ -79,7 +79,7 @@ class Callbacks:
         run, seconds, identity = self._run, call.target, new_id()
         parts = split_token(callback_token(run.engine.machine.start, identity))
         assert parts is not None  # a token was made
-        run.activation.has_callbacks = True
+        run.activation.has_callbacks = run.activation.has_open_callbacks = True
         await run.activation.owner.commit(
             CreateCallback(
                 **run.activation.owner.fields,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from attrs import frozen
 
 from greenroom.persistence.journal import JournalEntry, ReadJournal
-from greenroom.persistence.operations import OperationRecord, ReadInvocations, ReadOperations
+from greenroom.persistence.operations import OperationRecord
+from greenroom.persistence.segments import ReadSegment, SegmentRecord, Tries
 from greenroom.persistence.tasks import TaskRecord
 from greenroom.runtime.replay import CallId, Intent, JournalRow, OutcomeRow
 from greenroom.runtime.tasks.journal import row_of
@@ -19,13 +20,7 @@ if TYPE_CHECKING:
 
 PAGE = 1000
 
-
-@frozen(kw_only=True)
-class Tries:
-    """How far the invocations of one operation are that has no outcome."""
-
-    latest: int
-    began: datetime
+_NOTHING: Final = SegmentRecord(entries=(), operations=(), tries={}, has_children=False, has_open_callbacks=False)
 
 
 @frozen(kw_only=True)
@@ -39,6 +34,9 @@ class Segment:
     """Those with an intent and without an outcome."""
     intents: tuple[Intent, ...]
     tries: dict[CallId, Tries]
+    has_children: bool
+    """Tasks that it has submitted have not ended."""
+    has_open_callbacks: bool
 
 
 async def load(storage: Storage, codec: TaskCodec, task: TaskRecord) -> Segment:
@@ -48,15 +46,15 @@ async def load(storage: Storage, codec: TaskCodec, task: TaskRecord) -> Segment:
         Undecodable: the request is of no known class, or something that belongs to the task is gone.
     """
     request = codec.decode(await storage.fetch(task.request), source=f"the request of task {task.task_id!r}")
-    rows = tuple([await row_of(entry, storage.fetch) for entry in await _entries(storage, task)])
-    fresh = task.attempt == task.segment == task.generation == 1
+    record = await _record(storage, task)
+    rows = tuple([await row_of(entry, storage.fetch) for entry in await _entries(storage, task, record)])
     # One that was cancelled may have its outcome and be unresolved all the same (T13).
-    ended = {row.call for row in rows if isinstance(row, OutcomeRow)}
-    sent = {} if fresh else await _operations(storage, task)
-    operations = {call: record for call, record in sent.items() if call not in ended}
+    ended = {row.call for row in rows if isinstance(row, OutcomeRow)} if record.operations else ()
+    sent = {CallId.read(operation.call): operation for operation in record.operations}
+    operations = {call: operation for call, operation in sent.items() if call not in ended}
     intents = [
-        Intent(call=call, name=record.name, params=await storage.fetch(record.params))
-        for call, record in operations.items()
+        Intent(call=call, name=operation.name, params=await storage.fetch(operation.params))
+        for call, operation in operations.items()
     ]
     return Segment(
         task=task,
@@ -64,38 +62,29 @@ async def load(storage: Storage, codec: TaskCodec, task: TaskRecord) -> Segment:
         rows=rows,
         operations=operations,
         intents=tuple(intents),
-        tries={} if fresh else await _tries(storage, task),
+        tries={CallId.read(call): tries for call, tries in record.tries.items()},
+        has_children=record.has_children,
+        has_open_callbacks=record.has_open_callbacks,
     )
 
 
-async def _entries(storage: Storage, task: TaskRecord) -> list[JournalEntry]:
-    entries: list[JournalEntry] = []
-    while len(entries) < task.journal_seq:
+async def _record(storage: Storage, task: TaskRecord) -> SegmentRecord:
+    if task.attempt == task.segment == task.generation == 1:  # nobody can have written anything yet
+        return _NOTHING
+    query = ReadSegment(
+        address=task.address, attempt=task.attempt, segment=task.segment, limit=min(PAGE, task.journal_seq)
+    )
+    return await storage.surely(storage.store.read, query)
+
+
+async def _entries(storage: Storage, task: TaskRecord, record: SegmentRecord) -> Sequence[JournalEntry]:
+    """All rows of the journal; the first of them have been read."""
+    page: Sequence[JournalEntry] = record.entries
+    entries = list(page)
+    while page and len(entries) < task.journal_seq:
         query = ReadJournal(
             address=task.address, attempt=task.attempt, segment=task.segment, after=len(entries), limit=PAGE
         )
         page = await storage.surely(storage.store.read, query)
-        if not page:
-            break
-        entries.extend(page)
+        entries += page
     return entries
-
-
-async def _operations(storage: Storage, task: TaskRecord) -> dict[CallId, OperationRecord]:
-    query = ReadOperations(address=task.address, attempt=task.attempt, unsettled=True)
-    records = await storage.surely(storage.store.read, query)
-    return {CallId.read(record.call): record for record in records if record.segment == task.segment}
-
-
-async def _tries(storage: Storage, task: TaskRecord) -> dict[CallId, Tries]:
-    query = ReadInvocations(address=task.address, attempt=task.attempt)
-    tries: dict[CallId, Tries] = {}
-    for record in await storage.surely(storage.store.read, query):
-        if record.segment == task.segment:
-            call = CallId.read(record.call)
-            known = tries.get(call)
-            tries[call] = Tries(
-                latest=max(record.invocation, 0 if known is None else known.latest),
-                began=record.started_at if known is None else min(record.started_at, known.began),
-            )
-    return tries
