@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from greenroom.persistence.addresses import CloseAddress, ParkAddress, ParkReason, ReleaseAddress, UnparkAddress
-from greenroom.persistence.callbacks import CreateCallback, DeliverAnswer
+from greenroom.persistence.callbacks import CreateCallback, DeliverAnswer, NewCallback
 from greenroom.persistence.clock import instant, maybe_instant
 from greenroom.persistence.content import message_digest
 from greenroom.persistence.deliveries import BeginDelivery, BuryMessage, Outgoing
@@ -230,6 +230,9 @@ def turn(world: World) -> Transition[Any]:
         what["outgoing"] = tuple(outgoing(world, *ADDRESSES, *(f"task:{name}" for name in TASKS)) for _ in range(2))
     if world.pick(4) == 0:
         what["submits"] = tuple(new_task(world, parent=address) for _ in range(1 + world.pick(2)))
+    if world.pick(5) == 0:
+        identity = world.choose(CALLBACKS) if world.pick(3) == 0 else world.fresh()
+        what["opens"] = (new_callback(world, identity), new_callback(world, world.fresh()))[world.pick(2) :]
     what |= goes_on(world, address, written[-1].at if written else instant(at))
     return CommitTurn(
         **world.fence(address),
@@ -410,6 +413,12 @@ def decide(world: World) -> Transition[Any]:
         decision=decision,
         result=b"r" if decision is Decision.SUCCEEDED else None,
         by="me",
+    )
+
+
+def new_callback(world: World, callback_id: str) -> NewCallback:
+    return NewCallback(
+        callback_id=callback_id, secret_digest=world.choose(SECRETS), name="n", expires_at=world.moment()
     )
 
 

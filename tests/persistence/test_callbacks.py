@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -18,6 +18,8 @@ from greenroom.persistence.callbacks import (
     CreateCallback,
     ExpireCallback,
     ExpiredCallbacks,
+    NewCallback,
+    OpenCallbacks,
     ReadCallback,
     new_token,
     opens,
@@ -25,9 +27,12 @@ from greenroom.persistence.callbacks import (
     with_secret,
 )
 from greenroom.persistence.content import digest_of
+from greenroom.persistence.journal import CommitTurn
 from greenroom.persistence.observations import ListObservations, ObservationKind
+from greenroom.persistence.tasks import Ending, TaskOutcome
 from greenroom.persistence.transitions import RefusalReason, Refused
 from tests.persistence.stores import done, owner, refused
+from tests.persistence.tasks_help import outcome, owned
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -241,3 +246,68 @@ async def test_k05_an_answer_is_found_whether_it_comes_before_the_wait_or_after(
             assert "desk" in wakeup.addresses
         with store.wakeups():  # whoever comes later looks before it waits
             assert (await record_of(store)).answer == b"paid"
+
+
+# ------------------------------------------------------------------------------------------------ opened with a turn
+
+
+def new_callback(callback_id: str, **options: Any) -> NewCallback:
+    return NewCallback(callback_id=callback_id, secret_digest="d", name="payment", **options)
+
+
+async def test_a_turn_opens_callbacks_together_with_the_rows_that_say_so(database: Database) -> None:
+    async with database.open() as store:
+        task = await owned(store)
+        at = database.time.at(0)
+        later = database.time.at(60)
+        callbacks = (new_callback("c1"), new_callback("c2", expires_at=later))
+        assert (await task.commit(0, outcome(1, at), opens=callbacks)).seq == 1
+        assert await store.read(OpenCallbacks(address=task.address)) == ("c1", "c2")
+        record = await store.read(ReadCallback(callback_id="c2"))
+        assert record is not None
+        assert (record.name, record.status, record.created_at, record.expires_at) == (
+            "payment",
+            CallbackStatus.OPEN,
+            at,
+            later,
+        )
+
+
+async def test_a_turn_that_is_refused_opens_nothing(database: Database) -> None:
+    async with database.open() as store:
+        task = await owned(store)
+        turn = task.turn(7, outcome(8, database.time.at(0)), opens=(new_callback("c1"),))
+        assert await refused(store, turn) is RefusalReason.CONFLICT
+        assert await store.read(ReadCallback(callback_id="c1")) is None
+
+
+async def test_a_turn_whose_callback_has_the_identity_of_another_is_refused_as_a_whole(database: Database) -> None:
+    async with database.open() as store:
+        task, other = await owned(store, "t1"), await owned(store, "t2")
+        await other.commit(0, opens=(new_callback("taken"),))
+        for callbacks in ((new_callback("c1"), new_callback("taken")), (new_callback("taken"),)):
+            turn = task.turn(0, outcome(1, database.time.at(0)), opens=callbacks)
+            assert await refused(store, turn) is RefusalReason.CONFLICT
+        assert await task.journal() == ()
+        assert await store.read(OpenCallbacks(address=task.address)) == ()
+
+
+async def test_a_callback_that_a_turn_has_opened_can_be_closed_by_the_end_of_the_same_turn(database: Database) -> None:
+    async with database.open() as store:
+        task = await owned(store)
+        ending = Ending(outcome=TaskOutcome.SUCCEEDED, callbacks=("c1",))
+        await task.commit(0, opens=(new_callback("c1"),), ending=ending)
+        record = await store.read(ReadCallback(callback_id="c1"))
+        assert record is not None
+        assert record.status is CallbackStatus.CANCELLED
+
+
+def test_no_two_callbacks_of_a_turn_have_one_identity() -> None:
+    with pytest.raises(ValueError, match="each callback has an identity of its own"):
+        CommitTurn(
+            address="task:t1",
+            execution_id="e1",
+            generation=1,
+            after=0,
+            opens=(new_callback("c1"), new_callback("c1")),
+        )

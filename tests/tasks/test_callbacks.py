@@ -11,7 +11,7 @@ from attrs import define, field
 
 import greenroom as gr
 from greenroom.persistence import AnswerCallback, CallbackStatus, ReadCallback, digest_of, split_token
-from greenroom.persistence.callbacks import AnsweredCallbacks
+from greenroom.persistence.callbacks import AnsweredCallbacks, OpenCallbacks
 from greenroom.persistence.retention import Prunable, Prune
 from greenroom.persistence.tasks import Condition
 from greenroom.runtime.durable.payloads import Payloads
@@ -19,6 +19,7 @@ from tests.durable.helpers import raised, settled
 from tests.tasks.scripts import POOL, Job, Steer, agents, journal_of, patient
 
 if TYPE_CHECKING:
+    from greenroom.persistence.journal import JournalEntry
     from tests.durable.helpers import Shared
     from tests.tasks.scripts import Script
 
@@ -52,6 +53,12 @@ class Told:
             return answer
 
         return script
+
+
+def identity_of(row: JournalEntry) -> object:
+    """What the call has come to that opened a callback."""
+    assert isinstance(row.body, bytes)
+    return Payloads().decode(row.body, "a row")
 
 
 async def answered(database: Shared, token: str, value: object) -> str:
@@ -257,9 +264,22 @@ async def test_the_wait_for_a_callback_can_be_cut_short_and_taken_up_again(datab
         assert await handle.result() == "paid"
 
 
-@pytest.mark.parametrize(
-    "point", ["before CommitTurn task:T1", "after CommitTurn task:T1", "after CreateCallback task:T1 ~2 payment"]
-)
+@pytest.mark.parametrize("phase", ["before", "unacknowledged", "after"])
+async def test_a_callback_is_there_exactly_when_its_task_has_the_row_that_says_so(database: Shared, phase: str) -> None:
+    told = Told()
+    async with (
+        database.death_at(f"{phase} CommitTurn task:T1") as source,
+        database.runtime(agents(told.payment()), source=source) as runtime,
+    ):
+        await (await runtime.submit(POOL, Job(), task_id="T1")).result()
+    async with database.open() as store:
+        opened = await store.read(OpenCallbacks(address="task:T1"))
+        said = [str(identity_of(row)) for row in await journal_of(store, "T1")]
+    assert list(opened) == said
+    assert len(said) == (phase != "before")
+
+
+@pytest.mark.parametrize("point", ["before CommitTurn task:T1", "after CommitTurn task:T1"])
 async def test_a_callback_is_opened_once_whatever_becomes_of_the_process(database: Shared, point: str) -> None:
     told = Told()
     async with (
@@ -272,6 +292,54 @@ async def test_a_callback_is_opened_once_whatever_becomes_of_the_process(databas
         assert await answered(database, told.tokens[0], "paid") == "accepted"
         assert await runtime.task("T1").result() == "paid"
         assert len(set(told.tokens)) == 1
+
+
+async def test_a_callback_that_is_opened_and_waited_for_at_once_is_waited_for_until_its_time_is_up(
+    database: Shared,
+) -> None:
+    async def script(task: gr.Task, job: Job) -> str:
+        callback = await task.callback("payment", timeout=1e-6)
+        try:
+            await callback.wait()
+        except gr.WaitTimeout:
+            return callback.token
+        return "?"
+
+    async with database.runtime(agents(script)) as runtime, database.open() as store:
+        token = await (await runtime.submit(POOL, Job())).result()
+        parts = split_token(token)
+        assert parts is not None
+        record = await store.read(ReadCallback(callback_id=parts[0]))
+        assert record is not None
+        assert record.status is CallbackStatus.EXPIRED
+
+
+async def test_a_task_that_ends_with_the_turn_that_has_opened_a_callback_leaves_none_open(database: Shared) -> None:
+    async def script(task: gr.Task, job: Job) -> str:
+        return (await task.callback("payment", timeout=None)).token
+
+    async with database.runtime(agents(script)) as runtime:
+        token = await (await runtime.submit(POOL, Job())).result()
+        assert await answered(database, token, "paid") == "late"
+
+
+async def test_a_segment_that_ends_with_the_turn_that_has_opened_a_callback_leaves_it_to_the_next(
+    database: Shared,
+) -> None:
+    tokens: list[str] = []
+
+    async def script(task: gr.Task, job: Job) -> str:
+        if not job.text:
+            tokens.append((await task.callback("payment", timeout=None)).token)
+            await task.continue_as(Job(tokens[-1]))
+        answer: str = await task.callback_of(job.text).wait()
+        return answer
+
+    async with database.runtime(agents(script)) as runtime:
+        handle = await runtime.submit(POOL, Job())
+        await settled()
+        assert await answered(database, tokens[0], "paid") == "accepted"
+        assert await handle.result() == "paid"
 
 
 async def test_signals_go_on_while_a_callback_is_waited_for(database: Shared) -> None:

@@ -73,6 +73,22 @@ def with_secret(digests: str, digest: str) -> str:
 
 
 @frozen(kw_only=True)
+class NewCallback:
+    """A callback that a task opens with one of its turns. It is there when the turn is, and not before.
+
+    Args:
+        callback_id: a fresh identity.
+        secret_digest: of the token's secret.
+        expires_at: an aware instant after which an answer is late; None: never.
+    """
+
+    callback_id: str = field(validator=validators.min_len(1))
+    secret_digest: str = field(validator=validators.matches_re(r"\S+"))
+    name: str
+    expires_at: datetime | None = field(default=None, validator=aware)
+
+
+@frozen(kw_only=True)
 class CreateCallback(OwnerWrite["CallbackMoved"]):
     """Open a callback for an address, or hand out one more token for one that it has opened before.
 

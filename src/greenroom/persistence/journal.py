@@ -11,6 +11,7 @@ from enum import Enum
 
 from attrs import field, frozen, validators
 
+from greenroom.persistence.callbacks import NewCallback
 from greenroom.persistence.clock import aware
 from greenroom.persistence.content import Payload, fits_inline
 from greenroom.persistence.deliveries import Outgoing
@@ -114,7 +115,7 @@ class CommitTurn(OwnerWrite["TurnCommitted"]):
     from there in number and time; when an outcome is for an operation that has one, or is not from the version that was sent last (R1);
     when an intent's operation has an outcome or an intent already. `NOT_PENDING` when an operation that is dispatched is not pending, or
     an operator has said how it ended.
-    `UNKNOWN_POOL` when a child's pool was never registered. `CONFLICT` when it is no task.
+    `UNKNOWN_POOL` when a child's pool was never registered. `CONFLICT` when it is no task, and when a callback's identity is taken.
 
     Args:
         after: number of the last row that the owner knows; 0 for none.
@@ -124,6 +125,7 @@ class CommitTurn(OwnerWrite["TurnCommitted"]):
         outgoing: messages to other addresses, in order; where there is no room they are held.
         replies: what has become of messages that have their rows, for whoever has asked.
         submits: child tasks. They are accepted beyond the queue limits of their pools: they are part of accepted work.
+        opens: callbacks. They can be answered from now on.
         next_due: when the earliest timer is due; None when there is none.
         phase: what it is at, for people; None: nothing in particular.
         waits: what it waits for, for people; None: as it was.
@@ -140,6 +142,7 @@ class CommitTurn(OwnerWrite["TurnCommitted"]):
     outgoing: tuple[Outgoing, ...] = ()
     replies: tuple[MessageReply, ...] = ()
     submits: tuple[NewTask, ...] = ()
+    opens: tuple[NewCallback, ...] = ()
     next_due: datetime | None = field(default=None, validator=aware)
     phase: str | None = None
     waits: tuple[str, ...] | None = None
@@ -149,6 +152,8 @@ class CommitTurn(OwnerWrite["TurnCommitted"]):
     def __attrs_post_init__(self) -> None:
         if self.ending is not None and self.continue_as is not None:
             raise ValueError("a task that ends does not go on")
+        if len({callback.callback_id for callback in self.opens}) < len(self.opens):
+            raise ValueError("each callback has an identity of its own")
 
     @property
     def sent(self) -> tuple[Outgoing, ...]:
@@ -159,10 +164,11 @@ class CommitTurn(OwnerWrite["TurnCommitted"]):
 
     @property
     def locks(self) -> tuple[Row, ...]:
-        if not (self.submits or self.outgoing or self.ending):
+        if not (self.submits or self.opens or self.outgoing or self.ending):
             return (Row("addresses", self.address),)
         addresses = {self.address, *(m.recipient for m in self.sent), *(task.address for task in self.submits)}
-        callbacks = () if self.ending is None else self.ending.callbacks
+        ended = () if self.ending is None else self.ending.callbacks
+        callbacks = {*ended, *(callback.callback_id for callback in self.opens)}
         return (
             *(Row("task_pools", pool) for pool in {task.pool for task in self.submits}),
             *(Row("addresses", address) for address in addresses),

@@ -22,6 +22,7 @@ from greenroom.persistence.callbacks import (
     CreateCallback,
     DeliverAnswer,
     ExpireCallback,
+    NewCallback,
     opens,
     with_secret,
 )
@@ -87,6 +88,31 @@ async def create(unit: Unit, item: CreateCallback) -> CallbackMoved | Refused:
         maybe_micros(item.expires_at),
     )
     return _taken(item) if inserted == 0 else CallbackMoved(CallbackStatus.OPEN)
+
+
+async def refuse_open(unit: Unit, callbacks: Sequence[NewCallback]) -> Refused | None:
+    """Why these cannot be opened; None: they can."""
+    for callback in callbacks:
+        if await unit.tx.one(SELECT_CALLBACK, callback.callback_id) is not None:
+            detail = f"a callback {callback.callback_id!r} has been opened before: each has an identity of its own"
+            return Refused(RefusalReason.CONFLICT, detail)
+    return None
+
+
+async def open_all(unit: Unit, address: str, callbacks: Sequence[NewCallback]) -> None:
+    """Open callbacks of an address, which were not there before."""
+    for callback in callbacks:
+        inserted = await unit.tx.change(
+            INSERT_CALLBACK,
+            callback.callback_id,
+            address,
+            callback.secret_digest,
+            callback.name,
+            unit.now,
+            maybe_micros(callback.expires_at),
+        )
+        if inserted == 0:  # the batch is rolled back, and the next try is told so
+            raise ValueError(f"the callback {callback.callback_id!r} has been opened elsewhere meanwhile")
 
 
 def _taken(item: CreateCallback) -> Refused:

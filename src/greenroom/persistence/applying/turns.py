@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from greenroom.persistence.applying.attempts import end
+from greenroom.persistence.applying.callbacks import open_all, refuse_open
 from greenroom.persistence.applying.deliveries import send
 from greenroom.persistence.applying.operations import Calls, judge, write
 from greenroom.persistence.applying.rows import AddressRow
@@ -56,7 +57,12 @@ async def commit(unit: Unit, item: CommitTurn) -> TurnCommitted | Refused:
         return unit.refuse(item, RefusalReason.CONFLICT, f"{item.address!r} is no task")
     outcomes = [entry for entry in item.rows if entry.kind is EntryKind.OUTCOME]
     calls = Calls(unit, item.address, task)
-    refused = misplaced(item, row, task) or await judge(calls, outcomes, item) or await _homeless(unit, item)
+    refused = (
+        misplaced(item, row, task)
+        or await judge(calls, outcomes, item)
+        or await _homeless(unit, item)
+        or await refuse_open(unit, item.opens)
+    )
     if refused is not None:
         return unit.refuse(item, refused.reason, refused.detail)
     _write_entries(unit, item, task, item.rows)
@@ -66,6 +72,7 @@ async def commit(unit: Unit, item: CommitTurn) -> TurnCommitted | Refused:
     for reply in item.replies:
         await _reply(unit, row, reply)
     _keep_up(unit, item, task, progress=bool(outcomes))
+    await open_all(unit, item.address, item.opens)
     submissions = [await _submit(unit, item, number) for number in range(len(item.submits))]
     dispositions = await send(unit, row, item.sent)  # also to those that have just been submitted
     if item.continue_as is not None:
@@ -77,7 +84,15 @@ async def commit(unit: Unit, item: CommitTurn) -> TurnCommitted | Refused:
 
 def is_plain(item: CommitTurn) -> bool:
     """It says nothing but what operations without intents came to, and that the task has ended."""
-    if item.intents or item.dispatches or item.invocations or item.outgoing or item.submits or item.replies:
+    if (
+        item.intents
+        or item.dispatches
+        or item.invocations
+        or item.outgoing
+        or item.submits
+        or item.opens
+        or item.replies
+    ):
         return False
     if item.consumed_seq is not None or item.continue_as is not None or item.waits is not None:
         return False

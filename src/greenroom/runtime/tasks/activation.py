@@ -362,7 +362,7 @@ class Activation:
                 await run.commits.commit(turn)
                 raise end.error
             outcome, body = TaskOutcome.FAILED, encoded_fault(fault, codec)
-        if turn.submits:  # they have to be there before they can be told
+        if turn.submits or turn.opens:  # they have to be there before they can be told, and closed
             await run.commits.commit(turn.take())
         turn.outgoing += tuple([await cancel_of(task, child, codec, stow) for child in await self._open_children()])
         turn.replies += tuple(run.engine.machine.interrupted)

@@ -1,21 +1,23 @@
 """The callbacks of a run: opened, and looked at when control code waits for them (K05).
 
-The store decides whether an answer came in time, and nobody else. It gets into the task's mailbox by itself, and from there to whoever
-waits. Here the store is asked once for each callback that is waited for, and again when its time is up: what it says is then a row, so
-no wait is for something that has been, or that cannot come any more. Children of earlier segments are looked at likewise.
+They are opened with the turn that has the rows which say so. The store decides whether an answer came in time, and nobody else. It gets
+into the task's mailbox by itself, and from there to whoever waits. Here the store is asked once for each callback that is waited for, and
+again when its time is up: what it says is then a row, so no wait is for something that has been, or that cannot come any more. Children of
+earlier segments are looked at likewise.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from greenroom.errors import NoSuchTask
 from greenroom.persistence import (
     CallbackStatus,
-    CreateCallback,
     Disposition,
     ExpireCallback,
+    NewCallback,
     ReadCallback,
     Refused,
     new_id,
@@ -70,28 +72,27 @@ class Callbacks:
         self._run = run
         self._look_at: dict[str, datetime | None] = {}
         """When to look again, of those that were looked at; None: the answer comes by itself, or has come."""
+        self._unopened: dict[str, datetime | None] = {}
+        """When those end that are of a turn which is not on record yet."""
 
-    async def open(self, call: OperationCall) -> str:
-        """Open the callback of a call; gives its identity, which is the outcome. Raises `NotOurs`.
-
-        It is there before the row that says so. If that does not get on record, nobody knows its token, and it ends with the task.
-        """
+    def open(self, turn: Turn, call: OperationCall) -> str:
+        """Open the callback of a call with the turn, which has the row that says so, too. Gives its identity, which is the outcome."""
         run, seconds, identity = self._run, call.target, new_id()
         parts = split_token(callback_token(run.engine.machine.start, identity))
         assert parts is not None  # a token was made
-        run.activation.has_callbacks = run.activation.has_open_callbacks = True
-        await run.activation.owner.commit(
-            CreateCallback(
-                **run.activation.owner.fields,
-                callback_id=identity,
-                secret_digest=parts[1],
-                name=call.name,
-                expires_at=None
-                if seconds is None
-                else run.place.next_at(run.storage.now()) + timedelta(seconds=seconds),
-            )
+        now = run.place.next_at(run.storage.now())
+        expires_at = None if seconds is None else now + timedelta(seconds=seconds)
+        turn.opens += (
+            NewCallback(callback_id=identity, secret_digest=parts[1], name=call.name, expires_at=expires_at),
         )
+        run.activation.has_callbacks = run.activation.has_open_callbacks = True
+        self._unopened[CALLBACK_KEY + identity] = expires_at
         return identity
+
+    def opened(self, callbacks: Iterable[NewCallback]) -> None:
+        """These are on record."""
+        for callback in callbacks:
+            del self._unopened[CALLBACK_KEY + callback.callback_id]
 
     @property
     def may_wait(self) -> bool:
@@ -109,6 +110,9 @@ class Callbacks:
         """Look at one that is waited for, if it is time for that. True: a row was shown."""
         now = self._run.storage.now()
         for key in self._awaited():
+            if key in self._unopened:  # the store does not know it yet: so it has no answer
+                self._look_at.setdefault(key, self._unopened[key])
+                continue
             due = self._look_at.get(key, now)
             settle = self._settle if key.startswith(CALLBACK_KEY) else self._settle_child
             if due is not None and due <= now and await settle(turn, key):

@@ -90,6 +90,8 @@ class Commits:
         activation.progressed(before, answer.seq)
         if turn.outgoing:
             note_dispositions(activation.address, turn.outgoing, answer.outgoing)
+        if turn.opens:
+            run.callbacks.opened(turn.opens)
         for tell in turn.afterwards:
             tell()
         activation.pool.desk.written(activation.address)
@@ -138,6 +140,7 @@ class Commits:
             outgoing=turn.outgoing,
             replies=replies,
             submits=submits,
+            opens=turn.opens,
             next_due=run.until,
             phase=run.phase,
             waits=run.notes.overtaken(),

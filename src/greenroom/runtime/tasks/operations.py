@@ -60,7 +60,7 @@ class Operations:
         """Make something part of the turn. Gives its identity, where it has one."""
         run = self._run
         if call.kind is OperationKind.CALLBACK:
-            return await run.callbacks.open(call)
+            return run.callbacks.open(turn, call)
         if call.kind is OperationKind.TELL:
             await tell(run, turn, call)
             return None

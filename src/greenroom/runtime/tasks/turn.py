@@ -13,7 +13,7 @@ from greenroom.runtime.replay import End, JournalRow, OperationCall, SignalReply
 
 if TYPE_CHECKING:
     from greenroom.mailbox import Slot
-    from greenroom.persistence import Outgoing
+    from greenroom.persistence import NewCallback, Outgoing
     from greenroom.persistence.operations import Dispatch, InvocationEnd
 
 NONE: Final[Mapping[int, int]] = MappingProxyType({})
@@ -36,6 +36,7 @@ class Turn:
     outgoing: tuple[Outgoing, ...] = ()
     replies: tuple[SignalReply, ...] = ()
     submits: tuple[OperationCall, ...] = ()
+    opens: tuple[NewCallback, ...] = ()
     afterwards: tuple[Callable[[], object], ...] = ()
     """What is told to actors in memory, after the commit."""
     again: tuple[Slot, ...] = ()
@@ -57,6 +58,7 @@ class Turn:
             or self.outgoing
             or self.replies
             or self.submits
+            or self.opens
             or self.consumed_seq is not None
         )
 
@@ -72,11 +74,12 @@ class Turn:
             self.outgoing,
             self.replies,
             self.submits,
+            self.opens,
             self.afterwards,
         )
         self.rows, self.versions, self.consumed_seq = [], NONE, None
         self.intents = self.dispatches = self.invocations = ()
-        self.outgoing = self.replies = self.submits = self.afterwards = ()
+        self.outgoing = self.replies = self.submits = self.opens = self.afterwards = ()
         return part
 
 
