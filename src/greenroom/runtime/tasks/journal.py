@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Final, TypeVar
 
@@ -31,6 +31,8 @@ CHILD_ENDED: Final = "greenroom:ChildEnded"
 
 OUTCOMES: Final = {status: OutcomeKind(status.value) for status in OutcomeStatus}
 """What the store calls how an operation has ended."""
+
+_STATUSES: Final[Mapping[OutcomeKind | None, OutcomeStatus]] = {kind: status for status, kind in OUTCOMES.items()}
 
 T = TypeVar("T")
 Stow = Callable[..., Awaitable[Payload]]
@@ -107,9 +109,19 @@ async def stowed(data: bytes, stow: Stow, name: str) -> Payload:
     return data if len(data) <= INLINE_LIMIT else await stow(data, name=name)
 
 
-async def row_of(entry: JournalEntry, fetch: Fetch) -> JournalRow:
-    """A row of the store, its large parts brought from there."""
-    body = b"" if entry.body is None else await fetch(entry.body)
+async def rows_of_entries(entries: Iterable[JournalEntry], fetch: Fetch) -> tuple[JournalRow, ...]:
+    """Rows of the store, their large parts brought from there."""
+    rows = []
+    for entry in entries:
+        params = b"" if entry.params is None else entry.params
+        body = b"" if entry.body is None else entry.body
+        if not (isinstance(params, bytes) and isinstance(body, bytes)):
+            params, body = await fetch(params), await fetch(body)
+        rows.append(_row_of(entry, params, body))
+    return tuple(rows)
+
+
+def _row_of(entry: JournalEntry, params: bytes, body: bytes) -> JournalRow:
     if entry.kind is EntryKind.SIGNAL:
         return SignalRow(
             seq=entry.seq,
@@ -133,8 +145,8 @@ async def row_of(entry: JournalEntry, fetch: Fetch) -> JournalRow:
         stamp=stamp,
         call=call,
         name=entry.name or "",
-        params=b"" if entry.params is None else await fetch(entry.params),
-        status=OutcomeStatus(entry.status and entry.status.value),
+        params=params,
+        status=_STATUSES[entry.status],
         body=body,
         effect=EffectKnown.POSSIBLE if entry.effect_possible else EffectKnown.NONE,
         unresolved=entry.unresolved,

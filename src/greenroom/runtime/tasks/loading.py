@@ -12,7 +12,7 @@ from greenroom.persistence.operations import OperationRecord
 from greenroom.persistence.segments import ReadSegment, SegmentRecord, Tries
 from greenroom.persistence.tasks import TaskRecord
 from greenroom.runtime.replay import CallId, Intent, JournalRow, OutcomeRow
-from greenroom.runtime.tasks.journal import row_of
+from greenroom.runtime.tasks.journal import rows_of_entries
 
 if TYPE_CHECKING:
     from greenroom.runtime.durable.storage import Storage
@@ -47,7 +47,7 @@ async def load(storage: Storage, codec: TaskCodec, task: TaskRecord) -> Segment:
     """
     request = codec.decode(await storage.fetch(task.request), source=f"the request of task {task.task_id!r}")
     record = await _record(storage, task)
-    rows = tuple([await row_of(entry, storage.fetch) for entry in await _entries(storage, task, record)])
+    rows = await rows_of_entries(await _entries(storage, task, record), storage.fetch)
     # One that was cancelled may have its outcome and be unresolved all the same (T13).
     ended = {row.call for row in rows if isinstance(row, OutcomeRow)} if record.operations else ()
     sent = {CallId.read(operation.call): operation for operation in record.operations}

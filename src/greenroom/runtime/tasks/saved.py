@@ -14,7 +14,7 @@ from greenroom.persistence import INLINE_LIMIT, Content, Payload, digest_of, fet
 from greenroom.persistence.journal import EntryKind, JournalEntry, OutcomeKind, ReadJournal
 from greenroom.persistence.operations import ReadOperations
 from greenroom.runtime.replay import CallId, Intent, JournalRow
-from greenroom.runtime.tasks.journal import row_of
+from greenroom.runtime.tasks.journal import rows_of_entries
 
 if TYPE_CHECKING:
     from greenroom.persistence import Store
@@ -128,7 +128,7 @@ async def rows_of(journal: SavedJournal) -> tuple[JournalRow, ...]:
         return payload if isinstance(payload, bytes) else large[payload]
 
     try:
-        return tuple([await row_of(_entry(row, payload), fetched) for row in journal.rows])
+        return await rows_of_entries([_entry(row, payload) for row in journal.rows], fetched)
     except ValueError as error:
         raise BadJournal(str(error)) from error
 
