@@ -127,3 +127,28 @@ async def test_a_waiting_task_is_let_go_at_once_when_its_pool_stops(database: Sh
         await runtime.task("T1").signal(Steer("on"))
         assert await runtime.task("T1").result() == "on"
     assert calls.made == ["a"]
+
+
+async def test_a_task_that_rests_goes_on_when_its_pool_is_torn_down_by_a_defect_and_begun_anew(
+    database: Shared,
+) -> None:
+    begun = 0
+
+    async def script(task: gr.Task, job: Job) -> str:
+        nonlocal begun
+        begun += 1
+        return (await task.receive(Steer, timeout=None)).text
+
+    async def fail() -> None:
+        raise OSError("a defect of ours")
+
+    async with database.runtime(agents(script)) as runtime:
+        handle = await runtime.submit(POOL, Job(), task_id="rests")
+        await anyio.sleep(2)
+        assert runtime._storage is not None
+        (pool,) = runtime._storage.tasks.pools
+        pool.spawn(fail, "defect")
+        await anyio.sleep(2)
+        await handle.signal(Steer("home"))
+        assert await handle.result(timeout=10) == "home"
+    assert begun == 2

@@ -66,7 +66,12 @@ class AsyncioNursery(asyncio.TaskGroup):
     """asyncio's own task group. anyio's scopes work in its tasks; starting one costs a third of anyio's `start_soon`."""
 
     def start_soon(self, main: Callable[[], Coroutine[Any, Any, None]], /, *, name: str | None = None) -> None:
-        _ = self.create_task(main(), name=name)  # the group keeps it, and its block waits for it
+        work = main()
+        try:
+            _ = self.create_task(work, name=name)  # the group keeps it, and its block waits for it
+        except RuntimeError:  # the group is being torn down
+            work.close()
+            raise
 
 
 @frozen(eq=False)

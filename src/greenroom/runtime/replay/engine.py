@@ -2,7 +2,7 @@
 
 Each branch is an event-loop task in one flat nursery, parked on a slot whenever it is not its turn; which one runs next is the
 machine's decision, and exactly one does. A turn begins when a branch's slot is filled and ends when it parks again or ends. Whoever
-parks wakes the next; the last one wakes the driver, which waits in `process`.
+parks wakes the next; the last one wakes the driver, which waits in `process`. Between two calls of that no driver is needed.
 
 The gate: once it is closed, nothing that branches do reaches the machine. A call then waits for the event loop's own cancellation,
 and the end of a branch means nothing. It is closed before anything is cancelled for real, so that eviction, shutdown and errors of
@@ -12,7 +12,7 @@ ours are no events of the task.
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from datetime import datetime
 from functools import partial
 from types import MappingProxyType, TracebackType
@@ -32,7 +32,7 @@ from greenroom.errors import (
     Undecodable,
 )
 from greenroom.mailbox import EventLoop, Slot, current_loop
-from greenroom.mailbox.parking import CancelScope, Nursery
+from greenroom.mailbox.parking import CancelScope
 from greenroom.runtime.replay.branch_state import BranchState, NurseryState
 from greenroom.runtime.replay.branches import HandlersBlock
 from greenroom.runtime.replay.calls import BLOCKED, Calls
@@ -50,9 +50,13 @@ from greenroom.runtime.replay.waits import BranchWait, Turn, wait_of
 PATIENCE: Final = 100
 """Calls that a cancelled branch makes in vain before it is reported."""
 
+Spawn = Callable[[Callable[[], Coroutine[Any, Any, None]], str], object]
+
 
 class Engine:
     """One activation of a task's control code. Used as `async with`; leaving the block ends it, without any event of the task.
+
+    A driver whose event-loop task ends while the activation goes on says by `spawn` where branches run, and calls `open` and `end`.
 
     Args:
         perform: the control code; it is given the `Task`.
@@ -62,6 +66,7 @@ class Engine:
         tell: is told what people should know. Must not raise.
         handlers: who takes signals as they come, by their type in the store.
         loop: the running event loop, to share one description of it. None: find out.
+        spawn: starts the event-loop task of a branch, under a name. None: a nursery of the engine's own does, and the block is needed.
     """
 
     __slots__ = (
@@ -71,8 +76,8 @@ class Engine:
         "_drained",
         "_emptied",
         "_loop",
-        "_nursery",
         "_running",
+        "_spawn",
         "_tell",
         "_turns",
         "_unbroken",
@@ -93,6 +98,7 @@ class Engine:
         *,
         handlers: Mapping[str, Callable[[Task, Any], Awaitable[object]]] = MappingProxyType({}),
         loop: EventLoop | None = None,
+        spawn: Spawn | None = None,
     ) -> None:
         task = Task(self, start, codec)
         bound = {type_: partial(handler, task) for type_, handler in handlers.items()}
@@ -117,31 +123,43 @@ class Engine:
         self._unbroken = 0
         self.reason: BaseException | None = None
         """Why the activation has stopped itself; `check` raises it."""
-        self._block = self._loop.open_nursery()
-        self._nursery: Nursery
+        self._spawn = spawn
+        self._block = self._loop.open_nursery() if spawn is None else None
 
     async def __aenter__(self) -> Engine:
-        self._deadline = anyio.current_effective_deadline()
-        self._nursery = await self._block.__aenter__()
+        self.open()
+        if self._block is not None:
+            nursery = await self._block.__aenter__()
+            self._spawn = lambda main, name: nursery.start_soon(main, name=name)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
-        for scope in self._running.values():
-            scope.cancel()
         try:
+            await self.end()
+        finally:
+            if self._block is not None:
+                # The error is the driver's own: the nursery would only wrap it in a group.
+                await self._block.__aexit__(None, None, None)
+
+    # ----------------------------------------------------------------------------------------- for the driver
+
+    def open(self) -> None:
+        """Before all else, in a driver around which there is nothing that is not around each of them."""
+        self._deadline = anyio.current_effective_deadline()
+
+    async def end(self) -> None:
+        """End the activation: nothing of it runs any more when this returns, or raises."""
+        self.close()
+        if self._running:
+            for scope in self._running.values():
+                scope.cancel()
             with self._loop.cancel_scope() as scope:
                 scope.shield = True
                 while self._running:
                     self._emptied = self._loop.slot()
                     await self._emptied
-        finally:
-            # The error is the driver's own: the nursery would only wrap it in a group.
-            await self._block.__aexit__(None, None, None)
-
-    # ----------------------------------------------------------------------------------------- for the driver
 
     async def process(self, *rows: JournalRow) -> None:
         """Begin, if that has not been done, and process rows; returns when no turn is left.
@@ -340,7 +358,8 @@ class Engine:
         if slot is None:  # it has not run before
             name = f"{self.machine.start.task_id} {branch.label}"
             scope = self._running[branch] = self._loop.cancel_scope()
-            branch.context.run(partial(self._nursery.start_soon, partial(self._main, branch, scope), name=name))
+            assert self._spawn is not None
+            branch.context.run(self._spawn, partial(self._main, branch, scope), name)
         elif not slot.done():  # if it is, the branch was cancelled for real, and will say so
             slot.set_result(None)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
@@ -50,6 +51,7 @@ from greenroom.supervisors.restarts import delay
 
 if TYPE_CHECKING:
     from greenroom.actors.timers import Timers
+    from greenroom.mailbox.parking import CancelScope
     from greenroom.runtime.tasks.codec import TaskCodec
     from greenroom.runtime.tasks.pool import AgentsLife
     from greenroom.runtime.tasks.turn import Turn
@@ -102,7 +104,8 @@ class Activation:
         """It has been claimed here."""
         self.cancelled = False
         """It was cut short."""
-        self._scope = self.loop.cancel_scope()
+        self._scope: CancelScope | None = None
+        """Around its driver, while it has one."""
 
     @property
     def task_id(self) -> str:
@@ -115,6 +118,28 @@ class Activation:
     def spawn(self, main: Callable[[], Coroutine[Any, Any, None]], what: str) -> None:
         """Run an event-loop task beside it, in its pool's nursery."""
         self.pool.spawn(main, f"{self.address} {what}")
+
+    def spawn_branch(self, main: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
+        """The same for a branch of its control code: it is there also while nobody drives it."""
+        self.pool.spawn(main, name)
+
+    def drive(self) -> None:
+        """Have an event-loop task that drives it: until it rests, or is over."""
+        scope = self.loop.cancel_scope()
+        try:
+            self.pool.spawn(partial(self._main, scope), self.address)
+        except (
+            RuntimeError
+        ) as error:  # the nursery is being torn down, and the pool abandons the task when that is done
+            logger.warning("%s is not driven on: %s", self.address, error)
+        else:
+            self._scope = scope
+
+    def abandon(self) -> None:
+        """The nursery has ended, by the event loop's end or a defect, and with it what could have let the task go."""
+        if self._run is not None:
+            self._run.abandon()
+        self._let_go()
 
     def now(self) -> datetime:
         return self.storage.now()
@@ -150,7 +175,9 @@ class Activation:
         self.stopping = self.cancelled = True
         if self._run is not None:
             self._run.cut_short()
-        self._scope.cancel()
+            self._run.wake()
+        if self._scope is not None:
+            self._scope.cancel()
 
     def lost(self) -> None:
         """The lease under which the task is owned is gone."""
@@ -221,23 +248,34 @@ class Activation:
 
     # ------------------------------------------------------------------------------------------------------- the task
 
-    async def main(self) -> None:
-        """The event-loop task. Never raises, but for a cancellation from outside the tree."""
-        task: TaskRecord | None = None
+    async def _main(self, scope: CancelScope) -> None:
+        """The event-loop task that drives it. Never raises, but for a cancellation from outside the tree."""
+        rests = False
         try:
-            with self._scope:
-                task = await self._claim()
-                if task is not None:
-                    await self._pursue(task)
+            with scope:
+                rests = await self._work()
         except (KeyboardInterrupt, SystemExit) as error:
             self.fatal(error)
         except Exception as error:
             logger.error("%s: its activation failed: %s", self.address, described(error), exc_info=error)
         finally:
-            self._in_company()
-            if self.owned and not self.ended:  # it was cut short: it may go on elsewhere at once
-                self._release(self.now())
-            self.pool.activation_ended(self)
+            self._scope = None
+            if not rests:
+                self._let_go()
+                self.pool.activation_ended(self)
+
+    def _let_go(self) -> None:
+        """Nothing of it runs here."""
+        self._in_company()
+        if self.owned and not self.ended:  # it was cut short: it may go on elsewhere at once
+            self._release(self.now())
+
+    async def _work(self) -> bool:
+        """Begin, or go on after a rest. True: it rests."""
+        if self._run is not None:
+            return await self._pursue(self._run.segment.task)
+        task = await self._claim()
+        return task is not None and await self._pursue(task)
 
     async def _claim(self) -> TaskRecord | None:
         storage = self.storage
@@ -276,32 +314,41 @@ class Activation:
         item = QuarantineTask(address=self.address, pool=self.pool.path, detail=described(error))
         await self.storage.commit_surely(item)
 
-    async def _pursue(self, task: TaskRecord) -> None:
+    async def _pursue(self, task: TaskRecord) -> bool:
+        """Run its segments. True: it rests."""
         try:
-            obstacle = obstacle_of(task, self.pool.version, self.pool.version_policy)
-            if obstacle is not None:
-                self._park(obstacle.reason, obstacle.detail)
-                return
-            if task.deadline is not None and task.deadline <= task.segment_started_at and task.journal_seq == 0:
-                await self._end_unbegun(task)
-                return
-            if task.suspicions == MOST_SUSPICIONS - 1:
-                self._alone = await self.pool.desk.solitude.enter(self)
-                if not self._alone:
-                    pause = timedelta() if self.stopping else SUSPECT_PAUSE
-                    self._release(self.now() + pause, unsuspect=False)
-                    return
-            if self.pool.version_policy == "migrate" and is_of_other_code(task, self.pool.version):
-                if not await self._migrate(task):
-                    return
-                task = await self._read_again()
-            while await self._segment(task):
-                task = await self._read_again()
+            following = task if self._run is not None else await self._begun(task)
+            while following is not None:
+                task = following
+                how = await self._segment(task)
+                if how is Left.RESTING:
+                    return True
+                following = await self._read_again() if isinstance(how, End) and how.kind is EndKind.CONTINUED else None
         except NotOurs as why:
             self.owner.held = False
             logger.info("%s is not owned here any more: %s", self.address, why)
         except Exception as error:  # noqa: BLE001 - whatever it is: it is the task's, and the pool goes on
             self._troubled(task, error)
+        return False
+
+    async def _begun(self, task: TaskRecord) -> TaskRecord | None:
+        """The task, ready for its first segment here. None: it is let go, for it cannot be run here or now."""
+        obstacle = obstacle_of(task, self.pool.version, self.pool.version_policy)
+        if obstacle is not None:
+            self._park(obstacle.reason, obstacle.detail)
+            return None
+        if task.deadline is not None and task.deadline <= task.segment_started_at and task.journal_seq == 0:
+            await self._end_unbegun(task)
+            return None
+        if task.suspicions == MOST_SUSPICIONS - 1:
+            self._alone = await self.pool.desk.solitude.enter(self)
+            if not self._alone:
+                pause = timedelta() if self.stopping else SUSPECT_PAUSE
+                self._release(self.now() + pause, unsuspect=False)
+                return None
+        if self.pool.version_policy == "migrate" and is_of_other_code(task, self.pool.version):
+            return await self._read_again() if await self._migrate(task) else None
+        return task
 
     async def _migrate(self, task: TaskRecord) -> bool:
         """Take the task over into this version of the code. False: it is parked."""
@@ -313,20 +360,26 @@ class Activation:
         await self.owner.commit(CommitTurn(**self.owner.fields, after=task.journal_seq, continue_as=following))
         return True
 
-    async def _segment(self, task: TaskRecord) -> bool:
-        """Run one segment. True: another follows."""
-        segment = await load(self.storage, self.codec, task)
-        self.has_children, self.has_open_callbacks = segment.has_children, segment.has_open_callbacks
-        run = self._run = Run(self, self.pool.make_agent(), segment)
+    async def _segment(self, task: TaskRecord) -> End | Left:
+        """Run one segment, from its beginning or from where it rested. An end is on record; unless it rests, the task is let go else."""
+        run = self._run
+        if run is None:
+            segment = await load(self.storage, self.codec, task)
+            self.has_children, self.has_open_callbacks = segment.has_children, segment.has_open_callbacks
+            run = self._run = Run(self, self.pool.make_agent(), segment)
+        how: End | Left | None = None
         try:
             how = await run.main()
         finally:
-            self._run = None
-        if not isinstance(how, End) and how is not Left.UNRESOLVED:
+            if how is not Left.RESTING:
+                self._run = None
+        if how is Left.RESTING:
+            return how
+        if how is Left.EVICTED or how is Left.STOPPED:
             waits = tuple(f"{wait.branch}: {wait.what}" for wait in run.waits[:SHOWN_WAITS])
             self._release(self.now() if how is Left.STOPPED else run.wakes_at, next_due=run.until, waits=waits)
         run.dispose()
-        return isinstance(how, End) and how.kind is EndKind.CONTINUED
+        return how
 
     async def _read_again(self) -> TaskRecord:
         task = await self.storage.surely(self.storage.store.read, ReadTask(address=self.address))

@@ -110,6 +110,8 @@ class AgentsLife(SupervisorLife):
     def _end(self, exit: Exit) -> None:
         if self.storage is not None:
             self.desk.remove(self)
+        for activation in self._active.values():  # of those that rest no driver has seen that the nursery was torn down
+            activation.abandon()
         super()._end(exit)
 
     # ------------------------------------------------------------------------------------------------------ claiming
@@ -171,7 +173,7 @@ class AgentsLife(SupervisorLife):
             return False
         activation = self._active[address] = Activation(self, address)
         self.busy += 1
-        self.spawn(activation.main, address)
+        activation.drive()
         return True
 
     def begins_in(self, seconds: float) -> None:

@@ -50,6 +50,7 @@ from greenroom.runtime.tasks.turn import Place, Turn
 from greenroom.runtime.tasks.vigil import Vigil
 
 if TYPE_CHECKING:
+    from greenroom.actors import Timer
     from greenroom.runtime.replay import End
     from greenroom.runtime.tasks.activation import Activation
     from greenroom.runtime.tasks.agent import Agent
@@ -60,6 +61,9 @@ logger = logger_named("greenroom.tasks")
 
 class Left(Enum):
     """How a run was left that has not ended its segment."""
+
+    RESTING = "resting"
+    """It waits for something durable and stays in memory, and no event-loop task is needed for that."""
 
     EVICTED = "evicted"
     """It waits for something durable."""
@@ -100,6 +104,7 @@ class Run:
             self._told,
             handlers=signal_handlers(agent, activation.codec),
             loop=self.loop,
+            spawn=activation.spawn_branch,
         )
         self.engine.machine.root.context.run(current_actor.set, activation.pool.control_code)
         self._owed: tuple[SignalReply, ...] = ()
@@ -108,8 +113,13 @@ class Run:
         """In the order in which it came."""
         self._mail = Mail(self)
         self._slot: Slot | None = None
-        """Where the driver is parked."""
+        """Where its driver is parked, if it is."""
         self._express = Express(self)
+        self._begun = False
+        self._rests = False
+        """It has no driver: who wakes it, makes it one."""
+        self._alarm: Timer | None = None
+        """When it has something to do again, while it waits."""
         self.failure: BaseException | None = None
         """What has struck beside control code: it is raised where that goes on."""
         self._waits: tuple[BranchWait, ...] = ()
@@ -135,6 +145,13 @@ class Run:
         """Undo the cycles among its parts (see `Engine.dispose`). Only when it has come to its end, and nothing of it is in flight."""
         self.engine.dispose()
         vars(self).clear()
+
+    def abandon(self) -> None:
+        """Its event-loop tasks have ended without it: nothing wakes it any more."""
+        self._rests = False
+        self.cut_short()
+        self.notes.stop()
+        self._disarm()
 
     @property
     def until(self) -> datetime | None:
@@ -167,7 +184,10 @@ class Run:
     def resume(self) -> None:
         """Let the driver go on."""
         self._express.open = False
-        if self._slot is not None and not self._slot.done():
+        if self._rests:
+            self._rests = False
+            self.activation.drive()
+        elif self._slot is not None and not self._slot.done():
             self._slot.set_result(None)
 
     def _told(self, notice: Notice) -> None:
@@ -200,24 +220,45 @@ class Run:
     # -------------------------------------------------------------------------------------------------- the run
 
     async def main(self) -> End | Left:
-        """Run until the segment ends or is left; an end is left to the caller to commit, with the turn it belongs to.
+        """Run until the segment ends, or is left, or rests: then it is called again when there is something new.
 
         Raises what `Engine.process` raises; `NotOurs`; `Undecodable` for a message.
         """
+        how: End | Left | None = None
+        try:
+            if self._begun:
+                how = await self._rise()
+            else:
+                self._begun = True
+                await self._begin()
+            if how is None:
+                how = await self._drive()
+            return how
+        finally:
+            if how is not Left.RESTING:
+                await self._end()
+
+    async def _begin(self) -> None:
+        """Let control code come back to where the journal ends."""
         engine = self.engine
-        async with engine:
-            try:
-                await self._process(None, *self.segment.rows)
-                engine.confirm(self.segment.intents)
-                self._owed = tuple(reply for reply in self._take_replies() if reply.seq == engine.machine.seq)
-                return await self._drive()
-            finally:
-                self._waits = engine.waits()
-                self.notes.stop()
-                engine.close()
-                await self._ground()
-                if self.vigil.stalled is not None:
-                    self.activation.let_stalled_go(self.segment.task, self.vigil.stalled)
+        engine.open()
+        await self._process(None, *self.segment.rows)
+        engine.confirm(self.segment.intents)
+        self._owed = tuple(reply for reply in self._take_replies() if reply.seq == engine.machine.seq)
+
+    async def _end(self) -> None:
+        """Nothing of it runs any more, and nothing is in flight."""
+        engine = self.engine
+        try:
+            self._waits = engine.waits()
+            self.notes.stop()
+            self._disarm()
+            engine.close()
+            await self._ground()
+            if self.vigil.stalled is not None:
+                self.activation.let_stalled_go(self.segment.task, self.vigil.stalled)
+        finally:
+            await engine.end()
 
     async def _process(self, turn: Turn | None, *rows: JournalRow) -> None:
         """Let control code go on."""
@@ -271,8 +312,11 @@ class Run:
             if activation.stopping:
                 return await self._leave()
             self.send(turn)
-            if self.nothing_new and not await self._wait():
-                return Left.EVICTED
+            if self.nothing_new:
+                if not self._is_idle:
+                    await self._wait()
+                elif (how := await self._rest()) is not None:
+                    return how
 
     def is_too_long(self, rows: int) -> bool:
         """Whether a journal of so many rows has come to its limit with what this activation has added."""
@@ -386,43 +430,67 @@ class Run:
             self.engine.machine.told(call)
             self.operations.tell(call)
 
-    async def _wait(self) -> bool:
-        """Wait for something new. False: nothing of it is in flight, and it was asked to make room."""
-        activation, until = self.activation, self.wakes_at
-        timer = None
-        if until is not None:
-            seconds = max(0.0, (until - self.storage.now()).total_seconds())
-            timer = activation.timers.after(seconds, self.wake)
-        idle = not self.operations.flights and not self.engine.machine.in_flight
-        if idle:
-            activation.rest()
-            self.notes.soon()
+    @property
+    def _is_idle(self) -> bool:
+        """Nothing of it is in flight."""
+        return not self.operations.flights and not self.engine.machine.in_flight
+
+    async def _wait(self) -> None:
+        """Wait for something new, while something is in flight. What stands meanwhile is noted."""
+        self._arm()
         try:
-            if not idle and not self.notes.due:
-                self._express.open = not idle
+            if not self.notes.due:
+                self._express.open = True
                 await self._park()
-            elif not (idle and activation.evicted):
-                await self._pause(until)
+            else:
+                while self.notes.due and await self._note():
+                    await self._park()
         finally:
             self._express.open = False
-            if timer is not None:
-                timer.cancel()
-        if idle and activation.evicted and self.nothing_new:
-            return False
-        if idle:
-            await activation.rise()
-        return True
+            self._disarm()
 
-    async def _pause(self, until: datetime | None) -> None:
-        """Be parked until there is something new, or that time. What stands meanwhile is noted."""
-        while True:
-            if not self.notes.due:
-                await self._park()
-            if not self.notes.due:
-                return
-            await self.commits.note()
-            if not self.nothing_new or self.activation.evicted or (until is not None and until <= self.storage.now()):
-                return
+    async def _note(self) -> bool:
+        """What has stood for a while is noted. False: meanwhile something else has come, or its time."""
+        await self.commits.note()
+        until = self.wakes_at
+        return self.nothing_new and not self.activation.evicted and (until is None or until > self.storage.now())
+
+    async def _rest(self) -> Left | None:
+        """Wait for something durable, without a driver; or make room, if that was asked for. None: it goes on."""
+        self.activation.rest()
+        if self.activation.evicted:
+            return Left.EVICTED
+        self.notes.soon()
+        self._arm()
+        if self.notes.due:
+            return await self._rise()
+        self._rests = True
+        return Left.RESTING
+
+    async def _rise(self) -> Left | None:
+        """It was woken from its rest. None: it has a place, and goes on."""
+        if self.activation.cancelled:
+            return await self._leave()
+        if self.notes.due and await self._note():
+            self._rests = True
+            return Left.RESTING
+        self._disarm()
+        if self.activation.evicted and self.nothing_new:
+            return Left.EVICTED
+        await self.activation.rise()
+        return None
+
+    def _arm(self) -> None:
+        """Be woken when there is something to do by the clock."""
+        until = self.wakes_at
+        if until is not None:
+            seconds = max(0.0, (until - self.storage.now()).total_seconds())
+            self._alarm = self.activation.timers.after(seconds, self.wake)
+
+    def _disarm(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
 
     async def _park(self) -> None:
         self._slot = self.loop.slot()
