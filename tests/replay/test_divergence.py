@@ -194,7 +194,7 @@ async def test_a_time_row_whose_timer_a_row_of_others_has_fired_is_harmless() ->
 def test_r19_a_basis_that_was_passed_already_is_a_broken_journal() -> None:
     past = Past()
     for basis in range(3):
-        past.add(basis, Passed(bytes([basis]), None))
+        past.add(Passed(bytes([basis]), None))
     assert past.at(1).digest == bytes([1])
     with pytest.raises(JournalBroken):
         past.at(0)

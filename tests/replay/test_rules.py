@@ -106,27 +106,28 @@ events = st.lists(
 def test_t21_the_first_unread_one_is_read_and_the_first_caller_is_served(happened: list[Event]) -> None:
     signals: Signals[tuple[int, str]] = Signals()
     unread: list[SignalRow] = []
-    waiting: list[tuple[int, str, int]] = []
+    waiting: list[tuple[int, str]] = []
     for seq, (event, types) in enumerate(happened, 1):
         if event == "arrive":
             row = SignalRow(seq=seq, at=BEGIN, message_id=f"m{seq}", type=types[0], body=b"")
             served = [wait for wait in waiting if types[0] in wait[1]][:1]
-            assert signals.arrive(row) == tuple((number, names) for number, names, _ in served)
-            for number, names, place in served:
-                signals.receivers.remove(names, place)
-                waiting.remove((number, names, place))
+            assert signals.arrive(row) == tuple(served)
+            for wait in served:
+                signals.receivers.remove(wait[1], wait)
+                waiting.remove(wait)
             if not served:
                 unread.append(row)
         elif event == "receive":
             expected = next((row for row in unread if row.type in types), None)
             assert signals.read(types) is expected
             if expected is None:
-                waiting.append((seq, types, signals.receivers.add(types, (seq, types))))
+                waiting.append((seq, types))
+                signals.receivers.add(types, (seq, types))
             else:
                 unread.remove(expected)
         elif waiting:
-            _, names, place = waiting.pop(0)
-            signals.receivers.remove(names, place)
+            wait = waiting.pop(0)
+            signals.receivers.remove(wait[1], wait)
         assert signals.unread() == tuple(unread)
 
 

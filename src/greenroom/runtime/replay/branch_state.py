@@ -71,7 +71,6 @@ class Receiving:
     types: tuple[str, ...]
     timeout: float | None
     shown: str
-    place: int = 0
     timer: Timer | None = None
 
     def __str__(self) -> str:
@@ -86,7 +85,6 @@ class Asking:
     key: str
     timeout: float | None
     shown: str
-    place: int = 0
     timer: Timer | None = None
 
     def __str__(self) -> str:
@@ -111,14 +109,15 @@ class BranchState:
     """One branch. It is blocked while it has a `wait`, has a turn ahead of it or in hand while it has none, and then has ended."""
 
     __slots__ = (
+        "_main",
         "accepted",
+        "body",
         "calls",
         "context",
         "draws",
         "ended",
         "error",
         "label",
-        "main",
         "message_id",
         "nursery",
         "path",
@@ -144,8 +143,10 @@ class BranchState:
         """The innermost scope it is in."""
         self.scopes: list[Scope] = []
         """Those that it has entered itself and not left, the innermost last."""
-        self.main = main
+        self._main: Callable[[], Awaitable[object]] | None = main
         self.context = context
+        self.body: object = None
+        """The event-loop task that its code runs in, while it does."""
         self.calls = 0
         self.draws = 0
         self.refused = 0
@@ -161,6 +162,12 @@ class BranchState:
         """It has not rejected that, and waits for something."""
         self.slot: Slot | None = None
         """Where its event-loop task is parked."""
+
+    def begin(self) -> Awaitable[object]:
+        """Begin its code. Once."""
+        main, self._main = self._main, None
+        assert main is not None
+        return main()
 
     def enter(self, scope: Scope) -> Scope:
         self.scope = scope

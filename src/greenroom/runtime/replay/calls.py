@@ -80,7 +80,7 @@ class Calls:
         if row is not None:
             return self._machine.read(row, shown)[0]
         wait = Receiving(branch=branch, types=types, timeout=timeout, shown=shown)
-        wait.place = self._machine.signals.receivers.add(types, wait)
+        self._machine.signals.receivers.add(types, wait)
         if timeout is not None:
             wait.timer = self._arm(branch, number, timeout, wait)
         branch.wait = wait
@@ -96,7 +96,7 @@ class Calls:
                 raise error
             return value
         wait = Asking(branch=branch, key=key, timeout=timeout, shown=shown)
-        wait.place = self._machine.signals.askers.add((key,), wait)
+        self._machine.signals.askers.add((key,), wait)
         if timeout is not None:
             wait.timer = self._arm(branch, number, timeout, wait)
         branch.wait = wait

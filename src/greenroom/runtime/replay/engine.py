@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from contextvars import Context, copy_context
 from datetime import datetime
 from functools import partial
 from types import MappingProxyType, TracebackType
@@ -66,12 +67,13 @@ class Engine:
         tell: is told what people should know. Must not raise.
         handlers: who takes signals as they come, by their type in the store.
         loop: the running event loop, to share one description of it. None: find out.
+        context: what the root runs in, and no one else does. None: a copy of the running one.
         spawn: starts the event-loop task of a branch, under a name. None: a nursery of the engine's own does, and the block is needed.
     """
 
     __slots__ = (
+        "_acting",
         "_block",
-        "_branches",
         "_deadline",
         "_drained",
         "_emptied",
@@ -85,7 +87,6 @@ class Engine:
         "closed",
         "machine",
         "reason",
-        "turn",
     )
 
     def __init__(
@@ -99,19 +100,18 @@ class Engine:
         handlers: Mapping[str, Callable[[Task, Any], Awaitable[object]]] = MappingProxyType({}),
         loop: EventLoop | None = None,
         spawn: Spawn | None = None,
+        context: Context | None = None,
     ) -> None:
         task = Task(self, start, codec)
         bound = {type_: partial(handler, task) for type_, handler in handlers.items()}
         main = partial(self._beside_handlers, perform, task) if handlers else partial(perform, task)
-        self.machine = Machine(main, start, recorded, codec, tell, bound)
+        self.machine = Machine(main, start, recorded, codec, tell, bound, context or copy_context())
         self.calls = Calls(self.machine)
         self.closed = False
-        self.turn: Turn | None = None
-        """The turn in hand; None when every branch waits."""
+        self._acting: BranchState | None = None
+        """The branch whose turn it is."""
         self._tell = tell
         self._loop = current_loop() if loop is None else loop
-        self._branches: dict[object, BranchState] = {}
-        """By event-loop task: those whose code runs."""
         self._running: dict[BranchState, CancelScope] = {}
         """Those whose event-loop tasks have not ended, each with what cancels it: that is no event of the task."""
         self._emptied: Slot | None = None
@@ -221,17 +221,21 @@ class Engine:
         return tuple(wait_of(branch) for branch in self.machine.branches())
 
     @property
+    def turn(self) -> Turn | None:
+        """The turn in hand; None when every branch waits."""
+        return None if self._acting is None else Turn(self._turns, self._acting.label)
+
+    @property
     def turns(self) -> int:
         """How many turns there have been."""
         return self._turns
 
     def stack(self) -> str:
         """Where the branch waits whose turn it is, if it waits; outermost first."""
-        turn = self.turn
-        tasks: list[Any] = [task for task, branch in self._branches.items() if turn and branch.label == turn.branch]
-        return "".join(
-            suspended_stack(task.get_coro() if self._loop.backend == "asyncio" else task.coro) for task in tasks
-        )
+        task: Any = None if self._acting is None else self._acting.body
+        if task is None:
+            return ""
+        return suspended_stack(task.get_coro() if self._loop.backend == "asyncio" else task.coro)
 
     def give_up(self, reason: BaseException) -> None:
         """Close the gate because of something that its driver has seen; `process` raises that, though a turn may be in hand."""
@@ -260,26 +264,23 @@ class Engine:
 
     # ----------------------------------------------------------------------------------------- for control code
 
-    async def call(self, enter: Callable[..., object], *args: object) -> Any:
-        """Make a call that may have to wait: `enter(branch, *args)`, a method of `calls`. Gives its value."""
+    def call(self, enter: Callable[..., object], *args: object) -> Coroutine[Any, Any, Any]:
+        """Make a call that may have to wait: `enter(branch, *args)`, a method of `calls`. What it gives is awaited at once, for its value.
+
+        It is no coroutine itself: branches that wait, and there are many, would have a frame more each.
+        """
         if self.closed:
-            await self._behind_the_gate()
+            return self._behind_the_gate()
         branch = self.caller()
         self._refuse_foreign_deadline(branch)
         try:
             value = enter(branch, *args)
-        except Cancelled:
-            if branch.refused == PATIENCE:
-                self._tell(CancellationIgnored(branch.label, branch.refused))
-            await self._let_others_run(branch)
-            raise
+        except Cancelled as refusal:
+            return self._refused(branch, refusal)
         except (Undecodable, MemoryError) as error:  # of a signal that is read: it is not the branch's to deal with
             self._stop(error)
-            await self._behind_the_gate()
-        if value is BLOCKED:
-            return await self._park(branch)
-        await self._count(branch)
-        return value
+            return self._behind_the_gate()
+        return self._park(branch) if value is BLOCKED else self._counted(branch, value)
 
     async def leave_nursery(self, nursery: NurseryState, error: BaseException | None) -> bool:
         """The block of a nursery has been left: wait for its branches. True: what it was left by is taken in."""
@@ -297,7 +298,7 @@ class Engine:
         """What leaving a block by this exception means. By a foreign one: the gate is closed before it goes on (T24)."""
         ending = meaning(error)
         if ending is FOREIGN and error is not None:
-            self._stop_by(error, self._branches.get(self._loop.current_task()))
+            self._stop_by(error, self._running_here())
         return ending
 
     async def caller_in_turn(self) -> BranchState:
@@ -313,12 +314,19 @@ class Engine:
             OutsideBranch: the event-loop task is none.
             ConcurrentBranchUse: it waits already.
         """
-        branch = self._branches.get(self._loop.current_task())
+        branch = self._acting
+        if branch is None or branch.body is not self._loop.current_task():
+            branch = self._running_here()
         if branch is None:
             raise OutsideBranch(self.machine.start.task_id)
         if branch.wait is not None:
             raise ConcurrentBranchUse(branch.label, str(branch.wait))
         return branch
+
+    def _running_here(self) -> BranchState | None:
+        """The branch whose event-loop task is the running one. Nearly always it is the one whose turn it is: so there is no table."""
+        task = self._loop.current_task()
+        return next((branch for branch in self._running if branch.body is task), None)
 
     # ------------------------------------------------------------------------------------------------- turns
 
@@ -348,12 +356,12 @@ class Engine:
             self._stop(error)
             return
         if not ready:
-            self.turn = None
+            self._acting = None
             self._wake_driver()
             return
-        branch = self.machine.ready.popleft()
+        branch = self.machine.ready.pop(0)
         self._turns += 1
-        self.turn = Turn(self._turns, branch.label)
+        self._acting = branch
         slot, branch.slot = branch.slot, None
         if slot is None:  # it has not run before
             name = f"{self.machine.start.task_id} {branch.label}"
@@ -397,25 +405,25 @@ class Engine:
 
     async def _main(self, branch: BranchState, scope: CancelScope) -> None:
         """The event-loop task of a branch."""
+        value: object = None
+        error: BaseException | None = None
         try:
             with scope:
                 if not self.closed:
-                    await self._run(branch)
+                    branch.body = self._loop.current_task()
+                    try:
+                        value = await branch.begin()
+                    except BaseException as raised:  # noqa: BLE001 - each kind is dealt with
+                        error = raised
+                    branch.body = None
+                    self._over(branch, value, error)
         finally:
             del self._running[branch]
             if not self._running and self._emptied is not None and not self._emptied.done():
                 self._emptied.set_result(None)
 
-    async def _run(self, branch: BranchState) -> None:
-        task = self._loop.current_task()
-        self._branches[task] = branch
-        value: object = None
-        error: BaseException | None = None
-        try:
-            value = await branch.main()
-        except BaseException as raised:  # noqa: BLE001 - each kind is dealt with below
-            error = raised
-        del self._branches[task]
+    def _over(self, branch: BranchState, value: object, error: BaseException | None) -> None:
+        """The code of a branch has returned that, or raised this."""
         ending = meaning(error)
         if ending is FOREIGN or isinstance(ending, GeneratorExit):
             assert error is not None
@@ -441,6 +449,17 @@ class Engine:
         # Minus infinity is a scope that has been cancelled: the event loop's cancellation is on its way, and says more.
         if -math.inf < deadline < self._deadline:
             raise ForeignDeadline(branch.label)
+
+    async def _counted(self, branch: BranchState, value: object) -> object:
+        await self._count(branch)
+        return value
+
+    async def _refused(self, branch: BranchState, refusal: Cancelled) -> NoReturn:
+        """A call was made in a cancelled scope."""
+        if branch.refused == PATIENCE:
+            self._tell(CancellationIgnored(branch.label, branch.refused))
+        await self._let_others_run(branch)
+        raise refusal
 
     async def _count(self, branch: BranchState) -> None:
         """A call had nothing to wait for. Many in a row must not keep the event loop to themselves."""

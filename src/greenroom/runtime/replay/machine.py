@@ -6,9 +6,8 @@ Live work and replay are one thing here: the machine sees rows, and never asks w
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
-from contextvars import copy_context
+from contextvars import Context
 from functools import partial
 from typing import Any, Final
 
@@ -93,6 +92,7 @@ class Machine:
         codec: ValueCodec,
         tell: Tell,
         handlers: Mapping[str, Callable[[Any], Awaitable[object]]],
+        context: Context,
     ) -> None:
         self.start = start
         self.codec = codec
@@ -115,16 +115,17 @@ class Machine:
         """Signals and commands that came after the end."""
         self.timers = Timers()
         self.signals: Signals[Receiving | Asking] = Signals()
-        self.adopted: set[str] = set()
+        self.adopted: dict[str, None] = {}
         """Keys of children and callbacks of earlier segments, as it may be: what answers them may have come there."""
         self.trace = Trace()
         self.marks = Marks(recorded)
-        self.root = BranchState(ROOT, None, main, copy_context())
+        self.root = BranchState(ROOT, None, main, context)
         self.root.enter(Scope(ScopeKind.ROOT, self.root, 0))
         self.phase: str | None = None
         """What control code says it is at, for people."""
-        self.ready: deque[BranchState] = deque([self.root])
-        """Branches with a turn ahead, in the order of their turns. The root has the first."""
+        self.ready: list[BranchState] = [self.root]
+        """Branches with a turn ahead, in the order of their turns. The root has the first. There are few, mostly one: a deque takes
+        twelve times the memory of a list, empty or not."""
         self.handlers = handlers
         """Who takes signals as they come, by type."""
         self.handling: NurseryState | None = None
@@ -252,7 +253,7 @@ class Machine:
                 self.reply(branch)
         self._begun.clear()
         earliest = self.timers.earliest()
-        self._past.add(self.seq, Passed(self.trace.digest, None if earliest is None else earliest.call))
+        self._past.add(Passed(self.trace.digest, None if earliest is None else earliest.call))
         self._settled = True
 
     # ----------------------------------------------------------------------------------------- waits and ends
@@ -280,9 +281,9 @@ class Machine:
             self.unsent.pop(wait.id, None)
             self.untold.pop(wait.id, None)
         elif isinstance(wait, Receiving):
-            self.signals.receivers.remove(wait.types, wait.place)
+            self.signals.receivers.remove(wait.types, wait)
         elif isinstance(wait, Asking):
-            self.signals.askers.remove((wait.key,), wait.place)
+            self.signals.askers.remove((wait.key,), wait)
         if wait is not None and wait.timer is not None:
             self.timers.disarm(wait.timer)
         branch.wait, branch.value, branch.error = None, value, error
@@ -336,6 +337,13 @@ class Machine:
     def told(self, call: OperationCall) -> None:
         """An operation's executor has heard that it is cancelled."""
         del self.untold[call.id]
+
+    def rest(self) -> None:
+        """Nothing is in hand, for a while. A table that was filled once keeps its size, though it is empty, until it is cleared."""
+        for table in (self.open, self.unsent, self.untold):
+            if not table:
+                table.clear()
+        self.trace.rest()
 
     def branches(self) -> list[BranchState]:
         """The live branches, openers before their children."""

@@ -29,23 +29,23 @@ class Past:
     __slots__ = ("_oldest", "_passed")
 
     def __init__(self) -> None:
-        self._passed: dict[int, Passed] = {}
+        self._passed: list[Passed] = []
         self._oldest = 0
+        """The basis of the first of them."""
 
-    def add(self, basis: int, passed: Passed) -> None:
-        self._passed[basis] = passed
+    def add(self, passed: Passed) -> None:
+        """One row more was processed; the first time, none was."""
+        self._passed.append(passed)
 
     def at(self, basis: int) -> Passed:
         """What had been done when so many rows were processed. What lies before is forgotten."""
-        found = self._passed.get(basis)
-        if found is None:
+        if not 0 <= basis - self._oldest < len(self._passed):
             raise JournalBroken(
                 f"a row is based on row {basis}, which lies behind a later row's basis, or has not come yet"
             )
-        for passed in range(self._oldest, basis):
-            del self._passed[passed]
+        del self._passed[: basis - self._oldest]
         self._oldest = basis
-        return found
+        return self._passed[0]
 
 
 def check_outcome(row: OutcomeRow, call: OperationCall | None, passed: Passed, trace: Trace, codec: ValueCodec) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from itertools import count
 from typing import Final, Generic, TypeVar
 
 from greenroom.runtime.replay.rows import SignalRow
@@ -18,35 +17,33 @@ CALLBACK_KEY: Final = "callback "
 class Waiting(Generic[W]):
     """Who waits under which names, in the order of their calls. `W` is whatever stands for a wait."""
 
-    __slots__ = ("_calls", "_names")
+    __slots__ = ("_names",)
 
     def __init__(self) -> None:
-        self._names: dict[str, dict[int, W]] = {}
-        self._calls = count()
+        self._names: dict[str, list[W]] = {}
 
-    def add(self, names: Iterable[str], wait: W) -> int:
-        """Register a wait; gives its place in the order of calls."""
-        place = next(self._calls)
+    def add(self, names: Iterable[str], wait: W) -> None:
+        """Register a wait, once under each name."""
         for name in names:
-            self._names.setdefault(name, {})[place] = wait
-        return place
+            self._names.setdefault(name, []).append(wait)
 
-    def remove(self, names: Iterable[str], place: int) -> None:
+    def remove(self, names: Iterable[str], wait: W) -> None:
         for name in names:
             waits = self._names[name]
-            del waits[place]
+            waits.remove(wait)
             if not waits:
                 del self._names[name]
 
     def under(self, name: str) -> tuple[W, ...]:
-        return tuple(self._names.get(name, {}).values())
+        return tuple(self._names.get(name, ()))
 
     def names(self) -> tuple[str, ...]:
         """Under which somebody waits."""
         return tuple(self._names)
 
     def first(self, name: str) -> W | None:
-        return next(iter(self._names.get(name, {}).values()), None)
+        waits = self._names.get(name)
+        return waits[0] if waits else None
 
 
 class Signals(Generic[W]):
@@ -61,7 +58,7 @@ class Signals(Generic[W]):
         """By the key whose answer they wait for."""
         self._unread: dict[str, deque[SignalRow]] = {}
         self._answers: dict[str, SignalRow] = {}
-        self._asked: set[str] = set()
+        self._asked: dict[str, None] = {}
         """Keys whose answers somebody has got."""
 
     @property
@@ -85,7 +82,7 @@ class Signals(Generic[W]):
         """The answer under a key, if it has come. It stays for whoever asks again."""
         row = self._answers.get(key)
         if row is not None:
-            self._asked.add(key)
+            self._asked[key] = None
         return row
 
     def arrive(self, row: SignalRow) -> tuple[W, ...]:
@@ -94,7 +91,7 @@ class Signals(Generic[W]):
             self._answers.setdefault(row.answers, row)
             askers = self.askers.under(row.answers)
             if askers:
-                self._asked.add(row.answers)
+                self._asked[row.answers] = None
             return askers
         first = self.receivers.first(row.type)
         if first is None:

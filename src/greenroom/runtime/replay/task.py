@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Coroutine
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import datetime
 from functools import partial
@@ -113,6 +114,10 @@ class Task:
             NotEncodable: a class that no signal can have.
             TypeError: a class for which the agent has a handler (`on_signal`).
         """
+        return await self._receive(kinds, _limit(timeout))
+
+    def _receive(self, kinds: tuple[type[Any], ...], timeout: float | None) -> Coroutine[Any, Any, Any]:
+        # Apart, so that the branch does not keep all this while it waits.
         if not kinds:
             raise TypeError("receive() needs at least one class of messages")
         tags = [self._codec.tags(kind) for kind in kinds]
@@ -121,7 +126,7 @@ class Task:
         if handled:
             raise TypeError(f"receive() of {handled[0]}: such signals go to the handler that the agent has for them")
         shown = f"receive {', '.join(names[0] for names in tags)}"
-        return await self._engine.call(self._engine.calls.receive, types, shown, _limit(timeout))
+        return self._engine.call(self._engine.calls.receive, types, shown, timeout)
 
     async def submit(
         self, pool: str, request: Message[R], /, *, when_parent_ends: WhenParentEnds = "stop"
@@ -142,7 +147,7 @@ class Task:
 
         That raises `OperationFailed`, of type `NoSuchTask`, for what is no child of this task, or was forgotten by retention.
         """
-        self._engine.machine.adopted.add(child_key(task_id))
+        self._engine.machine.adopted[child_key(task_id)] = None
         return ChildTask(self._engine, task_id)
 
     async def callback(self, name: str, /, *, timeout: float | None) -> Callback:
@@ -172,7 +177,7 @@ class Task:
             raise ValueError(
                 f"that is no token of a callback that attempt {self.attempt} of task {self.id!r} has opened"
             )
-        self._engine.machine.adopted.add(callback_key(callback_id))
+        self._engine.machine.adopted[callback_key(callback_id)] = None
         return Callback(callback_id, token, self.id, partial(self._answer, callback_id, callback_id, None))
 
     async def _answer(self, callback_id: str, name: str, timeout: float | None) -> Any:
@@ -207,8 +212,8 @@ class Task:
         params = self._codec.encode(packed((_checked(message),), {}))
         return cast("R", await self._operation(OperationKind.ASK, _path(to), params, limit))
 
-    async def _operation(self, kind: OperationKind, name: str, params: bytes, target: object) -> Any:
-        return await self._engine.call(self._engine.calls.operation, kind, name, params, target)
+    def _operation(self, kind: OperationKind, name: str, params: bytes, target: object) -> Coroutine[Any, Any, Any]:
+        return self._engine.call(self._engine.calls.operation, kind, name, params, target)
 
     async def continue_as(self, request: object, /) -> NoReturn:
         """Go on as a new segment, with an empty journal: `perform` begins again with this request. Never returns.
