@@ -73,6 +73,29 @@ SUSPECT_PAUSE = timedelta(seconds=10)
 class Activation:
     """See the module. For the event loop's thread."""
 
+    __slots__ = (
+        "_alone",
+        "_run",
+        "_scope",
+        "_suspect",
+        "address",
+        "cancelled",
+        "codec",
+        "deadline",
+        "ended",
+        "evicted",
+        "has_callbacks",
+        "has_children",
+        "has_open_callbacks",
+        "loop",
+        "mail_came",
+        "owned",
+        "owner",
+        "pool",
+        "stopping",
+        "storage",
+    )
+
     owner: Ownership
 
     def __init__(self, pool: AgentsLife, address: str) -> None:
@@ -127,7 +150,7 @@ class Activation:
         """Have an event-loop task that drives it: until it rests, or is over."""
         scope = self.loop.cancel_scope()
         try:
-            self.pool.spawn(partial(self._main, scope), self.address)
+            self.pool.context.run(self.pool.spawn, partial(self._main, scope), self.address)
         except (
             RuntimeError
         ) as error:  # the nursery is being torn down, and the pool abandons the task when that is done

@@ -68,6 +68,8 @@ async def bring_answers(store: Store) -> None:
 class Callbacks:
     """See the module. For the event loop's thread."""
 
+    __slots__ = ("_look_at", "_run", "_unopened")
+
     def __init__(self, run: Run) -> None:
         self._run = run
         self._look_at: dict[str, datetime | None] = {}

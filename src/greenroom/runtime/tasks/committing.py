@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 class Commits:
     """See the module. For the event loop's thread."""
 
+    __slots__ = ("_run", "_saving", "rows")
+
     def __init__(self, run: Run) -> None:
         self._run = run
         self.rows = run.segment.task.journal_seq

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import frozen
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
 PAGE = 1000
 
+NONE: Final[Mapping[Any, Any]] = MappingProxyType({})
+"""Of nothing, as most tasks have it: one for all of them."""
+
 _NOTHING: Final = SegmentRecord(entries=(), operations=(), tries={}, has_children=False, has_open_callbacks=False)
 
 
@@ -30,10 +34,10 @@ class Segment:
     task: TaskRecord
     request: Any
     rows: tuple[JournalRow, ...]
-    operations: dict[CallId, OperationRecord]
+    operations: Mapping[CallId, OperationRecord]
     """Those with an intent and without an outcome."""
     intents: tuple[Intent, ...]
-    tries: dict[CallId, Tries]
+    tries: Mapping[CallId, Tries]
     has_children: bool
     """Tasks that it has submitted have not ended."""
     has_open_callbacks: bool
@@ -60,9 +64,9 @@ async def load(storage: Storage, codec: TaskCodec, task: TaskRecord) -> Segment:
         task=task,
         request=request,
         rows=rows,
-        operations=operations,
+        operations=operations or NONE,
         intents=tuple(intents),
-        tries={CallId.read(call): tries for call, tries in record.tries.items()},
+        tries={CallId.read(call): tries for call, tries in record.tries.items()} or NONE,
         has_children=record.has_children,
         has_open_callbacks=record.has_open_callbacks,
     )

@@ -18,6 +18,8 @@ PAGE: Final = 64
 class Mail:
     """See the module. For the event loop's thread."""
 
+    __slots__ = ("_run", "_seen", "has_come")
+
     def __init__(self, run: Run) -> None:
         task = run.segment.task
         self._run = run

@@ -24,6 +24,8 @@ LONGEST_DETAIL: Final = 200
 class Notes:
     """See the module. For the event loop's thread."""
 
+    __slots__ = ("_heard", "_news", "_run", "_timer", "_written", "due")
+
     def __init__(self, run: Run) -> None:
         self._run = run
         self._heard: dict[OperationCall, str] = {}

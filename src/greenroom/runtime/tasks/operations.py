@@ -32,10 +32,12 @@ if TYPE_CHECKING:
 class Operations:
     """See the module. For the event loop's thread."""
 
+    __slots__ = ("_known", "_run", "flights", "versions")
+
     def __init__(self, run: Run) -> None:
         self._run = run
         self.flights: dict[OperationCall, Flight] = {}
-        self._known = dict(run.segment.operations)
+        self._known = run.segment.operations
         """Those that were sent before this activation, with an intent and without an outcome."""
         self.versions: dict[CallId, int] = {call: record.version for call, record in self._known.items()}
         """Of operations with an intent: the latest one that was dispatched."""
@@ -158,6 +160,10 @@ class Operations:
         """Its task is let go: cut all short."""
         for flight in self.flights.values():
             flight.drop()
+
+    def rest(self) -> None:
+        """Nothing is in flight, for a while (see `Machine.rest`)."""
+        self.flights.clear()
 
     def note_try(self, turn: Turn, tried: Tried) -> None:
         """An invocation has failed and another is to follow: that is on record before it begins."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import OrderedDict, deque
+from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
-from greenroom.actors import Cell, Exit, in_control_code
+from greenroom.actors import Cell, Exit, current_actor, in_control_code
 from greenroom.errors import ActorStopped, BadSpec, StoreUnavailable
 from greenroom.logs import logger_named
 from greenroom.mailbox import Slot
@@ -36,8 +37,11 @@ class AgentsLife(SupervisorLife):
         super().__init__(cell, owner, spec)
         self.storage: Storage = self.services.storage  # type: ignore[assignment]
         self.path = cell.path
-        self.control_code = in_control_code(cell)
-        """Who the current actor is for the control code of tasks."""
+        self.context = copy_context()
+        """What drivers of tasks run in, whoever wakes them."""
+        self.control_context = self.context.copy()
+        """Of which a copy is what control code runs in."""
+        self.control_context.run(current_actor.set, in_control_code(cell))
         self.patience = Patience(self.services.timers)
         self.version = ""
         """Of the agent's code."""

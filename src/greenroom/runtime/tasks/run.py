@@ -14,8 +14,8 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 import anyio
+from attrs import evolve
 
-from greenroom.actors import current_actor
 from greenroom.logs import logger_named
 from greenroom.mailbox import Slot
 from greenroom.runtime.replay import (
@@ -51,7 +51,7 @@ from greenroom.runtime.tasks.vigil import Vigil
 
 if TYPE_CHECKING:
     from greenroom.actors import Timer
-    from greenroom.runtime.replay import End
+    from greenroom.runtime.replay import End, Task
     from greenroom.runtime.tasks.activation import Activation
     from greenroom.runtime.tasks.agent import Agent
     from greenroom.runtime.tasks.loading import Segment
@@ -76,10 +76,39 @@ class Left(Enum):
 class Run:
     """See the module. For the event loop's thread."""
 
+    __slots__ = (
+        "_agent",
+        "_alarm",
+        "_begun",
+        "_express",
+        "_mail",
+        "_news",
+        "_owed",
+        "_rests",
+        "_slot",
+        "_waits",
+        "activation",
+        "callbacks",
+        "commits",
+        "engine",
+        "failure",
+        "is_cut_off",
+        "loop",
+        "notes",
+        "operations",
+        "patience",
+        "place",
+        "segment",
+        "storage",
+        "vigil",
+    )
+
     def __init__(self, activation: Activation, agent: Agent[object, object], segment: Segment) -> None:
         task = segment.task
         self.activation = activation
         self.segment = segment
+        """Without what it began with, when that is done."""
+        self._agent = agent
         self.loop = activation.loop
         self.storage = activation.storage
         self.place = Place(task.journal_seq, task.last_at)
@@ -97,7 +126,7 @@ class Run:
             deadline=task.deadline,
         )
         self.engine = Engine(
-            lambda handle: agent.perform(handle, segment.request),
+            self._perform,
             start,
             activation.codec,
             Recorded.of(segment.rows),
@@ -105,8 +134,8 @@ class Run:
             handlers=signal_handlers(agent, activation.codec),
             loop=self.loop,
             spawn=activation.spawn_branch,
+            context=activation.pool.control_context.copy(),
         )
-        self.engine.machine.root.context.run(current_actor.set, activation.pool.control_code)
         self._owed: tuple[SignalReply, ...] = ()
         """What became of signals with the last row that is on record: it may not be."""
         self._news: list[News] = []
@@ -144,7 +173,8 @@ class Run:
     def dispose(self) -> None:
         """Undo the cycles among its parts (see `Engine.dispose`). Only when it has come to its end, and nothing of it is in flight."""
         self.engine.dispose()
-        vars(self).clear()
+        for name in self.__slots__:
+            delattr(self, name)
 
     def abandon(self) -> None:
         """Its event-loop tasks have ended without it: nothing wakes it any more."""
@@ -238,12 +268,17 @@ class Run:
             if how is not Left.RESTING:
                 await self._end()
 
+    def _perform(self, task: Task) -> Awaitable[object]:
+        return self._agent.perform(task, self.segment.request)
+
     async def _begin(self) -> None:
         """Let control code come back to where the journal ends."""
         engine = self.engine
         engine.open()
         await self._process(None, *self.segment.rows)
         engine.confirm(self.segment.intents)
+        if self.segment.rows:
+            self.segment = evolve(self.segment, rows=(), intents=())
         self._owed = tuple(reply for reply in self._take_replies() if reply.seq == engine.machine.seq)
 
     async def _end(self) -> None:
@@ -464,6 +499,9 @@ class Run:
         self._arm()
         if self.notes.due:
             return await self._rise()
+        self.vigil.rest()
+        self.engine.machine.rest()
+        self.operations.rest()
         self._rests = True
         return Left.RESTING
 

@@ -40,6 +40,10 @@ class Vigil:
             self._timer.cancel()
             self._timer = None
 
+    def rest(self) -> None:
+        """Control code waits for long: what it was in is of no use any more."""
+        self._shown = None
+
     def take_long(self) -> None:
         """The turn in hand takes long."""
         if self._shown is not None:
