@@ -48,6 +48,8 @@ from greenroom.runtime.replay.steps import Step, next_step
 from greenroom.runtime.replay.task import Task
 from greenroom.runtime.replay.waits import BranchWait, Turn, wait_of
 
+NO_HANDLERS: Final[Mapping[str, Any]] = MappingProxyType({})
+
 PATIENCE: Final = 100
 """Calls that a cancelled branch makes in vain before it is reported."""
 
@@ -97,13 +99,13 @@ class Engine:
         recorded: Recorded = NOTHING,
         tell: Tell = lambda _: None,
         *,
-        handlers: Mapping[str, Callable[[Task, Any], Awaitable[object]]] = MappingProxyType({}),
+        handlers: Mapping[str, Callable[[Task, Any], Awaitable[object]]] = NO_HANDLERS,
         loop: EventLoop | None = None,
         spawn: Spawn | None = None,
         context: Context | None = None,
     ) -> None:
         task = Task(self, start, codec)
-        bound = {type_: partial(handler, task) for type_, handler in handlers.items()}
+        bound = {type_: partial(handler, task) for type_, handler in handlers.items()} if handlers else NO_HANDLERS
         main = partial(self._beside_handlers, perform, task) if handlers else partial(perform, task)
         self.machine = Machine(main, start, recorded, codec, tell, bound, context or copy_context())
         self.calls = Calls(self.machine)

@@ -111,7 +111,7 @@ class Machine:
         self.untold: dict[CallId, OperationCall] = {}
         """Those sent whose executor has not heard of the request to cancel."""
         self.end: End | None = None
-        self.late: list[SignalRow | ControlRow] = []
+        self.late: tuple[SignalRow | ControlRow, ...] = ()
         """Signals and commands that came after the end."""
         self.timers = Timers()
         self.signals: Signals[Receiving | Asking] = Signals()
@@ -132,9 +132,9 @@ class Machine:
         """In which handlers run. None: none is begun (any more)."""
         self.replies: list[SignalReply] = []
         """What has become of signals that handlers took, for the driver to tell."""
-        self.interrupted: list[SignalReply] = []
+        self.interrupted: tuple[SignalReply, ...] = ()
         """The same of those whose handlers were cancelled: to be told when the task ends by that. If it crashes they run again."""
-        self._begun: list[BranchState] = []
+        self._begun: tuple[BranchState, ...] = ()
         """Handlers that began in this row."""
         self._in_hand: JournalRow | None = None
         """The row that was taken and not delivered yet."""
@@ -206,7 +206,7 @@ class Machine:
             self.resume(self.open[row.call].branch, *self._outcome(row))
         elif isinstance(row, (SignalRow, ControlRow)):
             if self.end is not None:
-                self.late.append(row)
+                self.late += (row,)
                 if self.end.kind is EndKind.CONTINUED:  # too late for this segment: the next one gets it
                     self.end = evolve(self.end, unread=(*self.end.unread, row))
             elif isinstance(row, ControlRow):
@@ -227,7 +227,7 @@ class Machine:
         branch.message_id = row.message_id
         self.trace.add(self.root.label, handling.scope.number, f"handle {row.type} {branch.label}")
         handling.scope.members[handling.starts] = branch
-        self._begun.append(branch)
+        self._begun += (branch,)
         self.ready.append(branch)
 
     def reply(
@@ -236,10 +236,13 @@ class Machine:
         """A handler has come to that; to neither: it has accepted its signal."""
         assert branch.message_id is not None
         branch.accepted |= fault is None
-        replies = self.interrupted if cancelled else self.replies
-        replies.append(
-            SignalReply(seq=self.seq, message_id=branch.message_id, accepted=branch.accepted, body=body, fault=fault)
+        reply = SignalReply(
+            seq=self.seq, message_id=branch.message_id, accepted=branch.accepted, body=body, fault=fault
         )
+        if cancelled:
+            self.interrupted += (reply,)
+        else:
+            self.replies.append(reply)
 
     def _settle(self) -> None:
         """No turn is left: operations that were called in this row, and are still open, are admitted (T3)."""
@@ -251,7 +254,7 @@ class Machine:
         for branch in self._begun:
             if not branch.ended:
                 self.reply(branch)
-        self._begun.clear()
+        self._begun = ()
         earliest = self.timers.earliest()
         self._past.add(Passed(self.trace.digest, None if earliest is None else earliest.call))
         self._settled = True

@@ -8,8 +8,9 @@ counts as a call, so that asking changes nothing for those who are told False, a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, Final
 
 from attrs import frozen
 
@@ -39,6 +40,10 @@ NOTHING: Final = Recorded()
 """What no rows say."""
 
 
+NONE: Final[Mapping[str, Any]] = MappingProxyType({})
+"""As nearly all control code has it: one for all of them."""
+
+
 class Marks:
     """The answers of one activation."""
 
@@ -46,17 +51,18 @@ class Marks:
 
     def __init__(self, recorded: Recorded) -> None:
         self._recorded = recorded
-        self._answers: dict[str, bool] = {}
-        self._pending: dict[str, None] = {}
+        self._answers: Mapping[str, bool] = NONE
+        self._pending: Mapping[str, None] = NONE
 
     def ask(self, name: str, seq: int) -> bool:
         """The answer for a mark, asked while row `seq` is processed. The first one stays."""
         answer = self._answers.get(name)
         if answer is None:
             known = name in self._recorded.marks
-            answer = self._answers[name] = known or self._recorded.furthest < seq
+            answer = known or self._recorded.furthest < seq
+            self._answers = {**self._answers, name: answer}
             if answer and not known:
-                self._pending[name] = None
+                self._pending = {**self._pending, name: None}
         return answer
 
     @property
@@ -66,5 +72,6 @@ class Marks:
 
     def written(self, marks: Iterable[str]) -> None:
         """A row has carried them."""
-        for mark in marks:
-            self._pending.pop(mark, None)
+        if self._pending:
+            written = frozenset(marks)
+            self._pending = {mark: None for mark in self._pending if mark not in written}

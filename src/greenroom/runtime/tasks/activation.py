@@ -441,7 +441,7 @@ class Activation:
         if turn.submits or turn.opens:  # they have to be there before they can be told, and closed
             await run.commits.commit(turn.take())
         turn.outgoing += tuple([await cancel_of(task, child, codec, stow) for child in await self._open_children()])
-        turn.replies += tuple(run.engine.machine.interrupted)
+        turn.replies += run.engine.machine.interrupted
         turn.replies += tuple(never_received(row) for row in end.unread if isinstance(row, SignalRow))
         ending = await ending_of(task, outcome, body, codec, stow)
         await run.commits.commit(turn, ending=evolve(ending, callbacks=await self._open_callbacks()))

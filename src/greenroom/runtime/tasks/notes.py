@@ -28,8 +28,8 @@ class Notes:
 
     def __init__(self, run: Run) -> None:
         self._run = run
-        self._heard: dict[OperationCall, str] = {}
-        """What operations in flight have told last."""
+        self._heard: dict[OperationCall, str] | None = None
+        """What operations in flight have told last, if any has."""
         self._news = False
         self._timer: Timer | None = None
         self._written: tuple[str, ...] = ()
@@ -44,15 +44,16 @@ class Notes:
     def heard(self, call: OperationCall, detail: object) -> None:
         """An operation has given a sign of life."""
         told = "" if detail is None else str(detail)[:LONGEST_DETAIL]
-        self._heard[call] = "".join(
-            each if each.isprintable() else "·" for each in told
-        )  # it has to be storable, as a line
+        line = "".join(each if each.isprintable() else "·" for each in told)  # it has to be storable
+        self._heard = {} if self._heard is None else self._heard
+        self._heard[call] = line
         self._news = True
         self.soon()
 
     def landed(self, call: OperationCall) -> None:
         """It has ended."""
-        self._heard.pop(call, None)
+        if self._heard is not None:
+            self._heard.pop(call, None)
 
     def stop(self) -> None:
         """Its activation ends."""
@@ -81,7 +82,7 @@ class Notes:
         return ()
 
     def _lines(self) -> tuple[str, ...]:
-        said = {str(call.id): detail for call, detail in self._heard.items() if detail}
+        said = {str(call.id): detail for call, detail in (self._heard or {}).items() if detail}
         waits = lines_of(self._run.engine.waits())
         return (*waits, *(f"{call}: says {detail}" for call, detail in said.items()))[:MOST_LINES]
 
