@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sys import intern
 from typing import Final
 
 from greenroom.persistence.addresses import ParkReason
@@ -53,14 +54,16 @@ def task_record(fixed: Record, in_hand: Record, address_row: Record, now: int) -
     waits, contact_at, restarts, suspicions, _, journal_seq, last_at, _ = in_hand
     generation, owner, handled_seq, last_seq, parked, parked_detail, due_at, closed_at = address_row
     contacts = [moment for moment in (contact_at, last_at) if moment is not None]
+    # Runtimes keep records by the thousand: what is the same in all of them, or twice in one, is one object.
+    moments = {moment: instant(moment) for moment in {segment_at, now, *contacts}}
     return TaskRecord(
         address=address,
         task_id=task_id_of(address),
-        pool=pool,
-        group=group,
+        pool=intern(pool),
+        group=intern(group),
         priority=priority,
         request=body_of(request, request_size),
-        request_type=request_type,
+        request_type=intern(request_type),
         request_digest=request_digest,
         seed=seed,
         submitted_at=instant(submitted_at),
@@ -80,9 +83,9 @@ def task_record(fixed: Record, in_hand: Record, address_row: Record, now: int) -
         segment=segment,
         journal_seq=journal_seq or 0,
         state_version=state_version,
-        version=version,
-        segment_started_at=instant(segment_at),
-        last_at=instant(segment_at if last_at is None else last_at),
+        version=version and intern(version),
+        segment_started_at=moments[segment_at],
+        last_at=moments[segment_at if last_at is None else last_at],
         next_due=maybe_instant(next_due),
         due_at=maybe_instant(due_at),
         handled_seq=handled_seq,
@@ -97,8 +100,8 @@ def task_record(fixed: Record, in_hand: Record, address_row: Record, now: int) -
         generation=generation,
         phase=phase,
         waits=tuple(text_list(waits)),
-        last_contact_at=instant(max(contacts)) if contacts else None,
-        read_at=instant(now),
+        last_contact_at=moments[max(contacts)] if contacts else None,
+        read_at=moments[now],
     )
 
 
