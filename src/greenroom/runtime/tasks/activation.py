@@ -198,7 +198,6 @@ class Activation:
         self.stopping = self.cancelled = True
         if self._run is not None:
             self._run.cut_short()
-            self._run.wake()
         if self._scope is not None:
             self._scope.cancel()
 

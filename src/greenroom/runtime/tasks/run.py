@@ -169,6 +169,8 @@ class Run:
         """It ends now, by the event loop's cancellation: what control code does from here on means nothing (T23)."""
         self.engine.close()
         self.operations.drop()
+        if self._rests:  # a driver that is there must not be woken, but struck by the cancellation that follows
+            self.resume()
 
     def dispose(self) -> None:
         """Undo the cycles among its parts (see `Engine.dispose`). Only when it has come to its end, and nothing of it is in flight."""
