@@ -37,6 +37,11 @@ class Waiting(Generic[W]):
     def under(self, name: str) -> tuple[W, ...]:
         return tuple(self._names.get(name, ()))
 
+    @property
+    def any(self) -> bool:
+        """Somebody waits."""
+        return bool(self._names)
+
     def names(self) -> tuple[str, ...]:
         """Under which somebody waits."""
         return tuple(self._names)
@@ -64,7 +69,7 @@ class Signals(Generic[W]):
     @property
     def are_awaited(self) -> bool:
         """Somebody waits for a signal or an answer."""
-        return bool(self.receivers.names() or self.askers.names())
+        return self.receivers.any or self.askers.any
 
     def read(self, types: Iterable[str]) -> SignalRow | None:
         """Take the first unread signal of one of these types."""

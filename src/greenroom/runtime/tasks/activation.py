@@ -111,10 +111,8 @@ class Activation:
         """It is to be let go as soon as nothing of it is in flight."""
         self.has_children = False
         """Tasks that it has submitted may not have ended."""
-        self.has_callbacks = False
-        """It may have opened some, whatever has become of them."""
         self.has_open_callbacks = False
-        """Some may be open still."""
+        """Callbacks that it has opened may be open still."""
         self.mail_came: bool = False
         """Messages may have come since it was claimed."""
         self.ended = False
@@ -324,7 +322,6 @@ class Activation:
         self.owner = Ownership(storage, self.address, execution.id, task.generation)
         self.owned = True
         self.deadline = task.deadline
-        self.has_callbacks = task.generation > 1  # a fresh one has opened nothing yet
         self._suspect = task.suspicions > 0
         return task
 

@@ -87,7 +87,7 @@ class Callbacks:
         turn.opens += (
             NewCallback(callback_id=identity, secret_digest=parts[1], name=call.name, expires_at=expires_at),
         )
-        run.activation.has_callbacks = run.activation.has_open_callbacks = True
+        run.activation.has_open_callbacks = True
         self._unopened[CALLBACK_KEY + identity] = expires_at
         return identity
 
@@ -97,14 +97,14 @@ class Callbacks:
             del self._unopened[CALLBACK_KEY + callback.callback_id]
 
     @property
-    def may_wait(self) -> bool:
-        """There may be some to look at."""
-        return self._run.activation.has_callbacks or bool(self._run.engine.machine.adopted)
+    def are_awaited(self) -> bool:
+        """Control code waits for some that have to be looked at."""
+        return self._run.engine.machine.signals.askers.any and bool(self._awaited())
 
     @property
     def until(self) -> datetime | None:
         """When one that is waited for is to be looked at again."""
-        if not self.may_wait:
+        if not self._run.engine.machine.signals.askers.any:
             return None
         return min((due for key in self._awaited() if (due := self._look_at.get(key)) is not None), default=None)
 

@@ -129,7 +129,7 @@ class Express:
             run.nothing_new
             and not engine.closed
             and engine.machine.earliest is None
-            and not run.callbacks.may_wait
+            and not run.callbacks.are_awaited
             and not run.commits.saving
             and not run.notes.due
         )

@@ -383,7 +383,7 @@ class Run:
                 await self.show(turn, self._cut_off())
             timed = self.engine.machine.earliest is not None  # else it is all one what time it is
             step = self.engine.next_step(self.storage.now() if timed else self.place.at)
-            if self.callbacks.may_wait and isinstance(step, (Send, Idle)) and await self.callbacks.look(turn):
+            if self.callbacks.are_awaited and isinstance(step, (Send, Idle)) and await self.callbacks.look(turn):
                 continue
             match step:
                 case Send(calls, cancellations):
