@@ -11,8 +11,8 @@ import greenroom as gr
 from greenroom.persistence import ListObservations, ObservationKind, ParkReason
 from greenroom.persistence.journal import OutcomeKind
 from greenroom.persistence.tasks import Condition, TaskOutcome
-from tests.durable.helpers import Boom, raised
-from tests.tasks.scripts import POOL, Calls, Job, agents, journal_of, task_of
+from tests.durable.helpers import Boom, eventually, raised
+from tests.tasks.scripts import POOL, Calls, Job, Steer, agents, journal_of, task_of
 
 if TYPE_CHECKING:
     from tests.durable.helpers import Shared
@@ -370,3 +370,23 @@ async def test_an_operation_that_waits_to_be_invoked_again_does_not_hold_up_the_
     async with database.runtime(agents(script)) as runtime:
         assert await runtime.task("T1").result() == "done"
     assert tries == list(range(1, 13))
+
+
+async def test_control_code_that_a_stranger_cancels_while_its_task_rests_is_run_again_at_once(database: Shared) -> None:
+    scopes: list[anyio.CancelScope] = []
+
+    async def script(task: gr.Task, job: Job) -> str:
+        scope = anyio.CancelScope()
+        scopes.append(scope)
+        with scope:
+            return (await task.receive(Steer, timeout=None)).text
+        raise AssertionError("it went on behind a foreign cancellation")
+
+    async with database.runtime(agents(script)) as runtime:
+        handle = await runtime.submit(POOL, Job(), task_id="T1")
+        await eventually(lambda: len(scopes) == 1)
+        await anyio.sleep(5)
+        scopes[0].cancel()
+        await eventually(lambda: len(scopes) == 2, within=5)
+        await handle.signal(Steer("left"))
+        assert await handle.result() == "left"

@@ -224,8 +224,10 @@ class Run:
 
     def _told(self, notice: Notice) -> None:
         # Why it has stopped is said by whoever deals with that.
-        level = logging.INFO if isinstance(notice, Stopped) else logging.WARNING
-        logger.log(level, "%s: %s", self.activation.address, notice)
+        stopped = isinstance(notice, Stopped)
+        logger.log(logging.INFO if stopped else logging.WARNING, "%s: %s", self.activation.address, notice)
+        if stopped:  # a stranger may have struck it, while nothing was in hand
+            self.wake()
 
     # -------------------------------------------------------------------------------------------- from flights
 
