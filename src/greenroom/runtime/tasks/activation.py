@@ -44,7 +44,8 @@ from greenroom.runtime.tasks.loading import load
 from greenroom.runtime.tasks.migrating import is_of_other_code, migrated
 from greenroom.runtime.tasks.outcomes import cancel_of, encoded_fault, ending_of, never_received
 from greenroom.runtime.tasks.ownership import NotOurs, Ownership
-from greenroom.runtime.tasks.run import Left, Run
+from greenroom.runtime.tasks.resting import Left
+from greenroom.runtime.tasks.run import Run
 from greenroom.runtime.tasks.stalls import PROGRESS_LIMIT, TaskStalled
 from greenroom.supervisors import Backoff
 from greenroom.supervisors.restarts import delay

@@ -10,14 +10,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable
 from datetime import datetime
-from enum import Enum
 from typing import TYPE_CHECKING
 
 import anyio
 from attrs import evolve
 
 from greenroom.logs import logger_named
-from greenroom.mailbox import Slot
 from greenroom.runtime.replay import (
     BranchWait,
     ControlKind,
@@ -46,11 +44,11 @@ from greenroom.runtime.tasks.mail import Mail
 from greenroom.runtime.tasks.notes import Notes
 from greenroom.runtime.tasks.on_signal import signal_handlers
 from greenroom.runtime.tasks.operations import Operations
+from greenroom.runtime.tasks.resting import Left, Resting
 from greenroom.runtime.tasks.turn import Place, Turn
 from greenroom.runtime.tasks.vigil import Vigil
 
 if TYPE_CHECKING:
-    from greenroom.actors import Timer
     from greenroom.runtime.replay import End, Task
     from greenroom.runtime.tasks.activation import Activation
     from greenroom.runtime.tasks.agent import Agent
@@ -59,38 +57,21 @@ if TYPE_CHECKING:
 logger = logger_named("greenroom.tasks")
 
 
-class Left(Enum):
-    """How a run was left that has not ended its segment."""
-
-    RESTING = "resting"
-    """It waits for something durable and stays in memory, and no event-loop task is needed for that."""
-
-    EVICTED = "evicted"
-    """It waits for something durable."""
-    STOPPED = "stopped"
-    """It was told to stop, and may go on at once."""
-    UNRESOLVED = "unresolved"
-    """Only an operator can say whether an operation happened."""
-
-
 class Run:
     """See the module. For the event loop's thread."""
 
     __slots__ = (
         "_agent",
-        "_alarm",
         "_begun",
-        "_express",
         "_mail",
         "_news",
         "_owed",
-        "_rests",
-        "_slot",
         "_waits",
         "activation",
         "callbacks",
         "commits",
         "engine",
+        "express",
         "failure",
         "is_cut_off",
         "loop",
@@ -98,6 +79,7 @@ class Run:
         "operations",
         "patience",
         "place",
+        "resting",
         "segment",
         "storage",
         "vigil",
@@ -141,14 +123,9 @@ class Run:
         self._news: list[News] = []
         """In the order in which it came."""
         self._mail = Mail(self)
-        self._slot: Slot | None = None
-        """Where its driver is parked, if it is."""
-        self._express = Express(self)
+        self.express = Express(self)
         self._begun = False
-        self._rests = False
-        """It has no driver: who wakes it, makes it one."""
-        self._alarm: Timer | None = None
-        """When it has something to do again, while it waits."""
+        self.resting = Resting(self)
         self.failure: BaseException | None = None
         """What has struck beside control code: it is raised where that goes on."""
         self._waits: tuple[BranchWait, ...] = ()
@@ -169,7 +146,7 @@ class Run:
         """It ends now, by the event loop's cancellation: what control code does from here on means nothing (T23)."""
         self.engine.close()
         self.operations.drop()
-        if self._rests:  # a driver that is there must not be woken, but struck by the cancellation that follows
+        if self.resting.rests:  # a driver that is there must not be woken, but struck by the cancellation that follows
             self.resume()
 
     def dispose(self) -> None:
@@ -180,10 +157,10 @@ class Run:
 
     def abandon(self) -> None:
         """Its event-loop tasks have ended without it: nothing wakes it any more."""
-        self._rests = False
+        self.resting.rests = False
         self.cut_short()
         self.notes.stop()
-        self._disarm()
+        self.resting.stop()
 
     @property
     def until(self) -> datetime | None:
@@ -208,19 +185,15 @@ class Run:
 
     def wake(self) -> None:
         """Let the driver go on; not in the middle of a turn that is taken without it."""
-        if self._express.has_turn:
-            self._express.wanted = True
+        if self.express.has_turn:
+            self.express.wanted = True
         else:
             self.resume()
 
     def resume(self) -> None:
         """Let the driver go on."""
-        self._express.open = False
-        if self._rests:
-            self._rests = False
-            self.activation.drive()
-        elif self._slot is not None and not self._slot.done():
-            self._slot.set_result(None)
+        self.express.open = False
+        self.resting.end()
 
     def _told(self, notice: Notice) -> None:
         # Why it has stopped is said by whoever deals with that.
@@ -240,7 +213,7 @@ class Run:
         self.operations.flights.pop(flight.call, None)
         self.notes.landed(flight.call)
         if landed is not None:
-            if self._express.landed(landed):
+            if self.express.landed(landed):
                 return
             self._news.append(landed)
         self.wake()
@@ -261,7 +234,7 @@ class Run:
         how: End | Left | None = None
         try:
             if self._begun:
-                how = await self._rise()
+                how = await (self._leave() if self.activation.cancelled else self.resting.rise())
             else:
                 self._begun = True
                 await self._begin()
@@ -291,7 +264,7 @@ class Run:
         try:
             self._waits = engine.waits()
             self.notes.stop()
-            self._disarm()
+            self.resting.stop()
             engine.close()
             await self._ground()
             if self.vigil.stalled is not None:
@@ -326,7 +299,7 @@ class Run:
     async def _drive(self) -> End | Left:
         activation = self.activation
         while True:
-            turn, begun = self._express.take()
+            turn, begun = self.express.take()
             if turn is None:
                 turn = Turn(replies=self._owed)
                 self._owed = ()
@@ -352,9 +325,9 @@ class Run:
                 return await self._leave()
             self.send(turn)
             if self.nothing_new:
-                if not self._is_idle:
-                    await self._wait()
-                elif (how := await self._rest()) is not None:
+                if not self.is_idle:
+                    await self.resting.wait()
+                elif (how := await self.resting.rest()) is not None:
                     return how
 
     def is_too_long(self, rows: int) -> bool:
@@ -470,76 +443,9 @@ class Run:
             self.operations.tell(call)
 
     @property
-    def _is_idle(self) -> bool:
+    def is_idle(self) -> bool:
         """Nothing of it is in flight."""
         return not self.operations.flights and not self.engine.machine.in_flight
-
-    async def _wait(self) -> None:
-        """Wait for something new, while something is in flight. What stands meanwhile is noted."""
-        self._arm()
-        try:
-            if not self.notes.due:
-                self._express.open = True
-                await self._park()
-            else:
-                while self.notes.due and await self._note():
-                    await self._park()
-        finally:
-            self._express.open = False
-            self._disarm()
-
-    async def _note(self) -> bool:
-        """What has stood for a while is noted. False: meanwhile something else has come, or its time."""
-        await self.commits.note()
-        until = self.wakes_at
-        return self.nothing_new and not self.activation.evicted and (until is None or until > self.storage.now())
-
-    async def _rest(self) -> Left | None:
-        """Wait for something durable, without a driver; or make room, if that was asked for. None: it goes on."""
-        self.activation.rest()
-        if self.activation.evicted:
-            return Left.EVICTED
-        self.notes.soon()
-        self._arm()
-        if self.notes.due:
-            return await self._rise()
-        self.vigil.rest()
-        self.engine.machine.rest()
-        self.operations.rest()
-        self._rests = True
-        return Left.RESTING
-
-    async def _rise(self) -> Left | None:
-        """It was woken from its rest. None: it has a place, and goes on."""
-        if self.activation.cancelled:
-            return await self._leave()
-        if self.notes.due and await self._note():
-            self._rests = True
-            return Left.RESTING
-        self._disarm()
-        if self.activation.evicted and self.nothing_new:
-            return Left.EVICTED
-        await self.activation.rise()
-        return None
-
-    def _arm(self) -> None:
-        """Be woken when there is something to do by the clock."""
-        until = self.wakes_at
-        if until is not None:
-            seconds = max(0.0, (until - self.storage.now()).total_seconds())
-            self._alarm = self.activation.timers.after(seconds, self.wake)
-
-    def _disarm(self) -> None:
-        if self._alarm is not None:
-            self._alarm.cancel()
-            self._alarm = None
-
-    async def _park(self) -> None:
-        self._slot = self.loop.slot()
-        try:
-            await self._slot
-        finally:
-            self._slot = None
 
     # ---------------------------------------------------------------------------------------------------- leaving it
 
@@ -558,7 +464,7 @@ class Run:
             await self.commits.commit(turn)
             self._check()
             if self.operations.flights and not self._news:
-                await self._park()
+                await self.resting.park()
         # Operations that are open to control code have landed, or are to be sent, or to be sent again: it has something to do.
         return Left.STOPPED if self.engine.machine.open or self._mail.has_come else Left.EVICTED
 
@@ -566,9 +472,9 @@ class Run:
         """Nothing of it is in flight when it is over, however it was cut short: until then nobody else may have the task."""
         self.operations.drop()
         with anyio.CancelScope(shield=True):
-            await self._express.ground()
+            await self.express.ground()
             while self.operations.flights:
-                await self._park()
+                await self.resting.park()
 
 
 def _sooner(one: datetime | None, other: datetime | None) -> datetime | None:
