@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import pytest
 
 import greenroom as gr
-from greenroom.persistence import ListObservations, ObservationKind, ParkReason
+from greenroom.persistence import Committer, ListObservations, ObservationKind, ParkReason
 from greenroom.persistence.journal import OutcomeKind
-from greenroom.persistence.tasks import Condition, TaskOutcome
+from greenroom.persistence.tasks import Condition, ReleaseTask, TaskOutcome
 from tests.durable.helpers import Boom, eventually, raised
 from tests.tasks.scripts import POOL, Calls, Job, Steer, agents, journal_of, task_of
 
@@ -390,3 +390,53 @@ async def test_control_code_that_a_stranger_cancels_while_its_task_rests_is_run_
         await eventually(lambda: len(scopes) == 2, within=5)
         await handle.signal(Steer("left"))
         assert await handle.result() == "left"
+
+
+async def test_c11_a_crash_ahead_of_what_is_on_record_is_a_crash_and_no_divergence(database: Shared) -> None:
+    calls = Calls()
+    note = calls.safe()
+    begun: list[str] = []
+
+    async def script(task: gr.Task, job: Job) -> str:
+        begun.append("begun")
+        if len(begun) == 2:
+            raise Boom("out of memory, say")
+        await task.run(note, "a")
+        return (await task.receive(Steer, timeout=None)).text
+
+    async with database.runtime(agents(script)) as runtime:
+        handle = await runtime.submit(POOL, Job(), task_id="T1")
+        await anyio.sleep(1)
+    async with database.runtime(agents(script)) as runtime:
+        handle = runtime.task("T1")
+        await handle.signal(Steer("left"))
+        assert await handle.result(timeout=100) == "left"
+    assert len(begun) == 3
+    assert calls.made == ["a"]
+
+
+async def test_k01_a_crash_that_the_store_could_not_take_in_time_is_told_to_it_again(
+    database: Shared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs: list[str] = []
+    refused: list[str] = []
+    commit = Committer.commit
+
+    async def away_once(store: Committer, transition: Any) -> Any:
+        if isinstance(transition, ReleaseTask) and not refused:
+            refused.append(transition.address)
+            raise gr.StoreUnavailable("a test's", "it is away")
+        return await commit(store, transition)
+
+    monkeypatch.setattr(Committer, "commit", away_once)
+
+    async def script(task: gr.Task, job: Job) -> str:
+        runs.append("run")
+        if len(runs) == 1:
+            raise Boom
+        return "done"
+
+    async with database.runtime(agents(script)) as runtime:
+        handle = await runtime.submit(POOL, Job(), task_id="T1")
+        assert await handle.result(timeout=100) == "done"  # its lease has held all the time: nobody else could find it
+    assert refused == ["task:T1"]

@@ -231,6 +231,46 @@ async def test_who_has_an_operation_repeated_is_told_when_it_is_in_doubt_again_a
         assert event.decisions[0].at < event.decisions[1].at
 
 
+@pytest.mark.parametrize("amount", ["the same", "another"])
+async def test_r19_a_decision_holds_in_a_new_attempt_when_that_comes_to_the_same_operation(
+    database: Shared, amount: str
+) -> None:
+    made: list[str] = []
+    attempts: list[int] = []
+
+    @gr.operation(effect=gr.Effect.ONCE)
+    async def send(text: str) -> str:
+        made.append(text)
+        await anyio.sleep(1000)
+        return "receipt"
+
+    calls = Calls()
+    note = calls.safe()
+
+    async def script(task: gr.Task, job: Job) -> str:
+        attempts.append(task.attempt)
+        for text in "ab":  # the new attempt has not come to what was decided when it begins
+            await task.run(note, text)
+        return await task.run(send, amount if task.attempt == 2 else "the same")
+
+    async with database.runtime(agents(script)) as runtime:
+        handle = await runtime.submit(POOL, Job(), task_id="T1")
+        await anyio.sleep(2)
+        await handle.terminate("enough")
+        (open_,) = await handle.unresolved()
+        assert not await handle.decide(open_.call, "succeeded", by="ann", result="the old receipt")
+        assert await handle.new_attempt("again") == 2
+        if amount == "the same":
+            assert await handle.result(timeout=100) == "the old receipt"
+        else:  # it was not said of this one that it happened
+            await anyio.sleep(10)
+            status = await handle.status()
+            assert status.parked is ParkReason.DIVERGED
+            assert "calls it with other parameters" in (status.parked_detail or "")
+        assert made == ["the same"]
+        assert calls.made == ["a", "b"] * 2
+
+
 async def test_i8_an_operation_that_is_not_unresolved_is_not_decided_about(database: Shared) -> None:
     async def script(task: gr.Task, job: Job) -> None:
         await task.run(Calls().safe(), "a")

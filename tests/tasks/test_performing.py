@@ -11,7 +11,7 @@ import greenroom as gr
 from greenroom.persistence import Content
 from greenroom.persistence.operations import ReadInvocations
 from greenroom.persistence.tasks import Condition, TaskOutcome, task_address
-from tests.durable.helpers import raised
+from tests.durable.helpers import Boom, raised
 from tests.tasks.scripts import POOL, Calls, Job, agents, journal_of
 
 if TYPE_CHECKING:
@@ -265,3 +265,25 @@ async def test_a_wait_for_a_result_ends_with_its_timeout_and_the_task_goes_on(da
         assert isinstance(await raised(handle.result(timeout=5.0)), gr.WaitTimeout)
         assert (await handle.status()).condition is Condition.RUNNING
         assert await handle.result() == "slept"
+
+
+async def test_c01_an_invocation_that_failed_stays_so_on_record_though_its_repetition_is_cancelled(
+    database: Shared,
+) -> None:
+    @gr.operation(effect=gr.Effect.KEYED, retry=gr.RetryPolicy(invocations=100))
+    async def fail() -> None:
+        raise Boom("no")
+
+    async def script(task: gr.Task, job: Job) -> bool:
+        with task.move_on_after(20) as limit:
+            await task.run(fail)
+        return limit.expired
+
+    async with database.runtime(agents(script)) as runtime:
+        handle = await runtime.submit(POOL, Job(), task_id="T1")
+        assert await handle.result() is True
+    async with database.open() as store:
+        *failed, last = await store.read(ReadInvocations(address=task_address("T1"), attempt=1))
+    assert {each.status for each in failed} == {"failed"}
+    assert {each.error for each in failed} == {"Boom: no"}
+    assert (last.status, last.invocation) == ("cancelled", len(failed) + 1)

@@ -19,7 +19,19 @@ from greenroom.actors.handlers import handles
 from greenroom.actors.isolation import Isolation, body_for, check_isolation, check_memory_limit
 from greenroom.actors.life import ActorLife, Owner
 from greenroom.actors.message_loop import NOT_BEGUN, MessageLoop
-from greenroom.actors.messages import Exit, ExitKind, Ignore, Message, Rejected, Stop, Terminated, described, text_of
+from greenroom.actors.messages import (
+    Exit,
+    ExitKind,
+    Ignore,
+    Message,
+    Rejected,
+    Stop,
+    Terminated,
+    check_storable,
+    described,
+    storable,
+    text_of,
+)
 from greenroom.actors.nursery import Nursery
 from greenroom.actors.ref import Ref
 from greenroom.actors.services import Directory, Services, Settings, Storage, Watch
@@ -71,6 +83,7 @@ __all__ = [
     "body_for",
     "check_isolation",
     "check_memory_limit",
+    "check_storable",
     "classify",
     "current_actor",
     "described",
@@ -79,5 +92,6 @@ __all__ = [
     "is_durable",
     "open_unit",
     "state_type",
+    "storable",
     "text_of",
 ]

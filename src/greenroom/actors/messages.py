@@ -47,13 +47,32 @@ def text_of(error: BaseException) -> str:
         text = str(error)
     except BaseException as failure:  # noqa: BLE001 - the crash of an actor must not become one of its supervisor
         return f"(its __str__ raises {type(failure).__qualname__})"
-    return text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}... ({len(text)} characters)"
+    return storable(text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}... ({len(text)} characters)")
+
+
+def storable(text: str) -> str:
+    """A text for people, as any store can keep it: what has no UTF-8 (a lone surrogate, out of a file name), and the zero character, which
+    PostgreSQL refuses, is written as its escape. Whatever cannot be told must not keep its owner from telling the rest.
+    """
+    if text.isascii() and "\0" not in text:
+        return text
+    return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
 
 
 def described(error: BaseException) -> str:
     """An exception by its type and what it says, if it says anything."""
     text = text_of(error)
     return f"{type(error).__qualname__}: {text}" if text else type(error).__qualname__
+
+
+def check_storable(text: object, what: str) -> None:
+    """Raise `TypeError` or `ValueError` for what cannot be a name that is recorded: it is found out where it is given."""
+    if not isinstance(text, str):
+        raise TypeError(f"{text!r} is no text, and cannot be {what}")
+    if storable(text) != text:
+        raise ValueError(
+            f"{text!r} cannot be {what}: it holds a lone surrogate or a zero character, which cannot be stored"
+        )
 
 
 ExitKind = Literal["normal", "shutdown", "error", "killed", "abandoned"]

@@ -480,6 +480,15 @@ class NextTaskDue(Query["datetime | None"]):
     """When the next waiting task is due; None when none waits for a time."""
 
 
+@frozen(kw_only=True)
+class OwnedTasks(Query[tuple[str, ...]]):
+    """Addresses of tasks that an execution owns, in order, a page at a time. Costs what it owns."""
+
+    execution_id: str
+    after: str = ""
+    limit: int = field(default=1000, validator=validators.ge(1))
+
+
 @frozen
 class IdleTask:
     """A task that waits for no time, and in whose mailbox nothing waits."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from greenroom.actors import check_storable
+
 
 class Callback:
     """An answer from outside, once. Got from `context.callback`, for the incarnation that opened it, or from `task.callback`."""
@@ -35,5 +37,6 @@ def check_callback(name: object, timeout: float | None) -> None:
     """Raise `ValueError` for what cannot be a callback's name or seconds."""
     if not isinstance(name, str) or not name.strip():
         raise ValueError(f"callback({name!r}): a callback has a name")
+    check_storable(name, "the name of a callback")
     if timeout is not None and not timeout > 0:
         raise ValueError(f"timeout={timeout!r}: seconds above 0, or None for an answer that may come at any time")

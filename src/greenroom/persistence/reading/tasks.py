@@ -40,6 +40,7 @@ from greenroom.persistence.tasks import (
     ListTasks,
     NextTaskDue,
     Orphan,
+    OwnedTasks,
     ReadAttempts,
     ReadTask,
     RunnableTasks,
@@ -104,6 +105,10 @@ DUE_TASKS: Final = (
 # When somebody should wake the next.
 NEXT_TASK_DUE: Final = (
     "SELECT due_at FROM addresses WHERE kind = 'task' AND due_at IS NOT NULL ORDER BY due_at, address LIMIT 1"
+)
+# A page of tasks that an execution owns.
+OWNED_TASKS: Final = (
+    "SELECT address FROM addresses WHERE owner = $1 AND address > $2 AND kind = 'task' ORDER BY address LIMIT $3"
 )
 # A page of tasks that have not ended, and what may be wrong with each.
 WATCH_TASKS: Final = (
@@ -215,6 +220,11 @@ async def next_task_due(reader: Reader, _query: NextTaskDue) -> datetime | None:
     return None if row is None else maybe_instant(row[0])
 
 
+async def owned_tasks(reader: Reader, query: OwnedTasks) -> tuple[str, ...]:
+    rows = await reader.tx.all(OWNED_TASKS, query.execution_id, query.after, query.limit)
+    return tuple(address for (address,) in rows)
+
+
 async def watch_tasks(reader: Reader, query: WatchTasks) -> Watched:
     rows = await reader.tx.all(WATCH_TASKS, query.after, query.limit)
     return Watched(
@@ -292,6 +302,7 @@ READERS: Final[dict[type[Query[Any]], Callable[[Reader, Any], Awaitable[Any]]]] 
     ListTaskPools: list_task_pools,
     ListTasks: list_tasks,
     NextTaskDue: next_task_due,
+    OwnedTasks: owned_tasks,
     OpenCallbacks: open_callbacks,
     ReadAttempts: read_attempts,
     ReadHistory: read_history,

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 logger = logger_named("greenroom.storage")
 
 
+class _InVain(Exception):
+    """To try it again would be."""
+
+
 class Leftovers:
     """See the module. For the event loop's thread."""
 
@@ -58,11 +62,17 @@ class Leftovers:
                 if not slot.done():
                     slot.set_result(None)
 
+    def _check(self, transition: Transition[Any]) -> None:
+        """While its lease holds nobody else finds out what it would have said, and it is tried for as long, unless all ends here."""
+        execution = self._storage.living()
+        if self._storage.closing or execution is None or execution.id != getattr(transition, "execution_id", None):
+            raise _InVain("its execution is over")
+
     async def _try(self, address: str, transition: Transition[Any]) -> None:
         kind = type(transition).__name__
         try:
-            answer = await self._storage.store.commit(transition)
-        except GreenroomError as error:
+            answer = await self._storage.commit_surely(transition, partial(self._check, transition))
+        except (GreenroomError, _InVain) as error:
             # What it would have said is found out by others: the lease lapses, a delivery stays counted.
             logger.warning("%s of %s was not committed: %s", kind, address, error)
         else:

@@ -93,6 +93,7 @@ class Sweep:
             self._lost,
             Duty("look for replies that come from elsewhere", round_, self._look_for_replies),
             Duty("look for missed messages", 5 * round_, self.look_for_missed),
+            Duty("look for tasks that were terminated elsewhere", 5 * round_, storage.tasks.look_for_taken),
             Duty("name those who wait for each other's room", 5 * round_, Standstills(storage).look),
             Duty("forget what is past its retention", 600.0, self._prune, due=storage.loop.now() + FIRST_PRUNE),
         )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextvars import copy_context
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final
 from uuid import UUID
 
@@ -39,7 +39,7 @@ from greenroom.runtime.replay.paths import CallId
 from greenroom.runtime.replay.replies import interrupted, rejected
 from greenroom.runtime.replay.rows import EndKind
 from greenroom.runtime.replay.scopes import Scope, ScopeKind, cancelled_in, is_cancelled
-from greenroom.runtime.replay.timers import Timer
+from greenroom.runtime.replay.timers import Timer, after
 
 GRACE: Final = 60.0
 """Seconds that handlers of signals have to end when `perform` has returned."""
@@ -283,10 +283,7 @@ class Calls:
         return number
 
     def _arm(self, branch: BranchState, number: int, until: float | datetime, subject: object) -> Timer:
-        try:
-            due = until if isinstance(until, datetime) else self._machine.at + timedelta(seconds=until)
-        except OverflowError as error:
-            raise ValueError(f"{until!r} seconds from {self._machine.at.isoformat()} is no date") from error
+        due = until if isinstance(until, datetime) else after(self._machine.at, until)
         timer = Timer(due, branch.path, CallId(branch.label, number), subject)
         self._machine.timers.arm(timer)
         return timer

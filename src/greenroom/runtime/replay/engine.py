@@ -21,7 +21,7 @@ from typing import Any, Final, NoReturn
 
 import anyio
 
-from greenroom.actors.exits import is_cancellation, suspended_stack
+from greenroom.actors.exits import Contained, classify, is_cancellation, suspended_stack
 from greenroom.errors import (
     Cancelled,
     ConcurrentBranchUse,
@@ -172,6 +172,7 @@ class Engine:
             Diverged: today's control code does not do what the journal says.
             Undecodable: a recorded value is none of today's types.
             Misuse: control code was cancelled from outside, or left a scope open.
+            Contained: something that is no `Exception` came out of it.
             JournalBroken: rows do not follow each other.
             KeyboardInterrupt, SystemExit: out of control code.
         The gate is closed then.
@@ -430,9 +431,7 @@ class Engine:
         if ending is FOREIGN or isinstance(ending, GeneratorExit):
             assert error is not None
             self._stop_by(error, branch)
-            if isinstance(error, (KeyboardInterrupt, SystemExit)) or is_cancellation(error, self._loop.cancelled):
-                return  # the driver raises it, or is cancelled itself: out of the nursery it would come as a group
-            raise error
+            return  # the driver raises it, or is cancelled itself: out of the nursery it would come as a group
         if self.closed:
             if isinstance(error, Exception):
                 self._tell(EndDiscarded(branch.label, error))
@@ -483,8 +482,11 @@ class Engine:
 
     def _stop_by(self, error: BaseException, branch: BranchState | None) -> None:
         """Control code was struck by something that is no event of the task."""
-        if isinstance(error, (KeyboardInterrupt, SystemExit)):
-            self._stop(error)
+        fatal = classify(error, self._loop.cancelled).fatal
+        if fatal is not None:
+            self._stop(fatal)
+        elif not (isinstance(error, GeneratorExit) or is_cancellation(error, self._loop.cancelled)):
+            self._stop(Contained(error))  # no `Exception`, but it stops no more than one that is
         elif branch is None:
             self._stop(OutsideBranch(self.machine.start.task_id))
         else:

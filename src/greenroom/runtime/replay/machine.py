@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from attrs import evolve
 
-from greenroom.errors import Cancelled, JournalBroken, OperationFailed, WaitTimeout
+from greenroom.errors import Cancelled, Diverged, JournalBroken, OperationFailed, WaitTimeout
 from greenroom.runtime.replay.branch_state import (
     Asking,
     BranchState,
@@ -176,13 +176,20 @@ class Machine:
                 "rows are numbered without gaps, and their time never falls"
             )
         if isinstance(row, (OutcomeRow, TimeRow)):
-            passed = self._past.at(row.stamp.basis)
+            self._compare(row)
+            self.marks.written(row.stamp.marks)
+        self.seq, self.at, self._in_hand = row.seq, row.at, row
+
+    def _compare(self, row: OutcomeRow | TimeRow) -> None:
+        passed = self._past.at(row.stamp.basis)
+        try:
             if isinstance(row, OutcomeRow):
                 check_outcome(row, self.open.get(row.call), passed, self.trace, self.codec)
             else:
                 check_time(row, passed, self.trace)
-            self.marks.written(row.stamp.marks)
-        self.seq, self.at, self._in_hand = row.seq, row.at, row
+        except Diverged as diverged:
+            # Where it has ended by an error, that is why nothing more is done: whoever knows what such an error means is to see it.
+            raise diverged from (None if self.end is None else self.end.error)
 
     def _fire(self) -> bool:
         """Fire the earliest timer that is due at the logical time. False: there is none."""

@@ -12,6 +12,8 @@ from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, TypeVa
 import anyio.lowlevel
 from attrs import evolve, field, frozen, validators
 
+from greenroom.actors import check_storable
+
 P = ParamSpec("P")
 Q = ParamSpec("Q")
 R = TypeVar("R")
@@ -154,7 +156,11 @@ def operation(
         name: what the journal calls it. None: the function's name. Give one before renaming the function.
         retry: None: one invocation.
         timeout: seconds for one invocation. None: no limit.
+    Raises `TypeError` or `ValueError` for a name that cannot be recorded.
     """
+
+    if name is not None:
+        check_storable(name, "the name of an operation")
 
     def declare(function: Callable[..., Awaitable[Any]]) -> OperationDef[Any, Any]:
         return OperationDef(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Coroutine
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import partial
 from typing import (
     TYPE_CHECKING,
@@ -23,7 +23,7 @@ from typing import (
 )
 from uuid import UUID
 
-from greenroom.actors import Message, Ref
+from greenroom.actors import Message, Ref, check_storable
 from greenroom.actors.messages import not_a_message
 from greenroom.errors import Defect, OperationFailed, WaitTimeout
 from greenroom.runtime.callback import Callback, check_callback
@@ -34,6 +34,7 @@ from greenroom.runtime.replay.draws import drawn_secret
 from greenroom.runtime.replay.operations import OperationDef, packed
 from greenroom.runtime.replay.rows import Start
 from greenroom.runtime.replay.signals import CALLBACK_KEY
+from greenroom.runtime.replay.timers import after
 
 if TYPE_CHECKING:
     from greenroom.runtime.replay.engine import Engine
@@ -138,6 +139,7 @@ class Task:
         """
         if when_parent_ends not in get_args(WhenParentEnds):
             raise ValueError(f"when_parent_ends={when_parent_ends!r}: choose 'stop' or 'detach'")
+        check_storable(pool, "the path of a pool")
         params = self._codec.encode(request)
         child = await self._operation(OperationKind.SUBMIT, pool, params, when_parent_ends)
         return ChildTask(self._engine, child)
@@ -156,8 +158,12 @@ class Task:
         Args:
             name: what it is for, for people.
             timeout: seconds from now after which an answer is late. None: it may come at any time.
+        Raises:
+            ValueError: a name that is none, or seconds that lead to no date.
         """
         check_callback(name, timeout)
+        if timeout is not None:
+            after(self.now(), timeout)
         callback_id = await self._operation(OperationKind.CALLBACK, name, self._codec.encode(timeout), timeout)
         token = callback_token(self._start, callback_id)
         return Callback(name, token, self.id, partial(self._answer, callback_id, name, timeout))
@@ -247,6 +253,7 @@ class Task:
         else:
             ...  # tasks that older code has already taken past here
         """
+        check_storable(name, "the name of a change")
         return self._engine.calls.version(name)
 
     def phase(self, name: str | None, /) -> None:
@@ -318,6 +325,7 @@ def _path(to: Ref | ChildTask[Any] | str) -> str:
     path = to.path if isinstance(to, Ref) else to
     if not isinstance(path, str) or not path.strip():
         raise TypeError(f"{to!r}: give the path of an actor, its ref, or a child task")
+    check_storable(path, "the path of an actor")
     return path
 
 
@@ -335,5 +343,9 @@ def _moment(until: float | datetime) -> float | datetime:
     if isinstance(until, datetime):
         if until.tzinfo is None:
             raise ValueError(f"{until!r} has no time zone: give an aware datetime, for example from task.now()")
+        try:
+            until.astimezone(UTC)
+        except OverflowError as error:
+            raise ValueError(f"{until!r} is no date in UTC") from error
         return until
     return _seconds(until)

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import heapq
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from attrs import frozen
 
 from greenroom.runtime.replay.paths import BranchPath, CallId
+
+
+def after(moment: datetime, seconds: float) -> datetime:
+    """So many seconds later. Raises `ValueError` when that is no date."""
+    try:
+        return moment + timedelta(seconds=seconds)
+    except OverflowError as error:
+        raise ValueError(f"{seconds!r} seconds from {moment.isoformat()} is no date") from error
 
 
 @frozen(eq=False)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import evolve
 
 from greenroom.actors import described
+from greenroom.actors.exits import Contained
 from greenroom.errors import Cancelled, Stalled, TransitionFailed
 from greenroom.logs import logger_named
 from greenroom.persistence import ParkReason, RefusalReason
@@ -343,10 +344,13 @@ class Activation:
                 how = await self._segment(task)
                 if how is Left.RESTING:
                     return True
-                following = await self._read_again() if isinstance(how, End) and how.kind is EndKind.CONTINUED else None
+                following = await self.read_again() if isinstance(how, End) and how.kind is EndKind.CONTINUED else None
         except NotOurs as why:
             self.owner.held = False
             logger.info("%s is not owned here any more: %s", self.address, why)
+            self.pool.desk.wake_soon()  # if it was terminated, and is pursued again, that was told to what is ending here
+        except Contained as odd:
+            self._troubled(task, odd.error)
         except Exception as error:  # noqa: BLE001 - whatever it is: it is the task's, and the pool goes on
             self._troubled(task, error)
         return False
@@ -367,7 +371,7 @@ class Activation:
                 self._release(self.now() + pause, unsuspect=False)
                 return None
         if self.pool.version_policy == "migrate" and is_of_other_code(task, self.pool.version):
-            return await self._read_again() if await self._migrate(task) else None
+            return await self.read_again() if await self._migrate(task) else None
         return task
 
     async def _migrate(self, task: TaskRecord) -> bool:
@@ -401,7 +405,8 @@ class Activation:
         run.dispose()
         return how
 
-    async def _read_again(self) -> TaskRecord:
+    async def read_again(self) -> TaskRecord:
+        """The task as it stands. Raises `NotOurs`."""
         task = await self.storage.surely(self.storage.store.read, ReadTask(address=self.address))
         if task is None or task.generation != self.owner.generation:
             raise NotOurs("another has claimed it")
@@ -412,7 +417,7 @@ class Activation:
     async def finish(self, run: Run, turn: Turn, end: End) -> End:
         """The control code of the segment has ended: commit that with the turn it belongs to.
 
-        Raises what control code has crashed by, when what it was told is durable.
+        Raises what control code has crashed by. What it was told is left in the turn then, to be kept.
         """
         task, codec, stow = run.segment.task, self.codec, self.storage.stow
         if end.kind is EndKind.CONTINUED:
@@ -432,7 +437,6 @@ class Activation:
             fault = failure_of(end.error)
             if fault is None:
                 _forget_cancelled(turn)
-                await run.commits.commit(turn)
                 raise end.error
             outcome, body = TaskOutcome.FAILED, encoded_fault(fault, codec)
         if turn.submits or turn.opens:  # they have to be there before they can be told, and closed
@@ -485,7 +489,7 @@ class Activation:
         self.owner.held = False
         return Left.UNRESOLVED
 
-    def _troubled(self, task: TaskRecord, error: Exception) -> None:
+    def _troubled(self, task: TaskRecord, error: BaseException) -> None:
         """It has stopped by an exception: it is run again after a while, or waits for an operator."""
         if not self.owner.held:
             return
@@ -494,6 +498,7 @@ class Activation:
         if isinstance(trouble, Park):
             self._park(trouble.reason, trouble.detail)
             return
+        error = trouble.error
         spec = self.pool.spec
         period = spec.restart_period
         if isinstance(error, Stalled):  # a stall takes its time, in which no other can come

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from greenroom.errors import StoreUnavailable
+from greenroom.errors import StoreRefused, StoreUnavailable
 from greenroom.logs import logger_named
-from greenroom.persistence import Committer
-from greenroom.persistence.tasks import DueTasks, NextTaskDue, WakeTask
+from greenroom.persistence import Committer, RefusalReason
+from greenroom.persistence.task_pools import ReadTaskPool
+from greenroom.persistence.tasks import DueTasks, NextTaskDue, OwnedTasks, WakeTask
 from greenroom.runtime.tasks.codec import TaskCodec
 from greenroom.runtime.tasks.pool import AgentsLife
 from greenroom.runtime.tasks.solitude import Solitude
@@ -38,6 +39,8 @@ class Desk:
         self._storage = storage
         self.codec = TaskCodec(storage.payloads)
         self._pools: dict[str, AgentsLife] = {}
+        self._registered: set[str] = set()
+        """Paths of pools, served here or elsewhere, to which children may be submitted."""
         self._watchers = Watchers(storage.loop, PATIENCE if storage.loop.virtual_clock is None else VIRTUAL_PATIENCE)
         self._timer: Timer | None = None
         """When the next waiting task is due, as far as it is known here."""
@@ -82,9 +85,23 @@ class Desk:
                 activation.look()
                 break
         else:
-            self._wake_soon()
+            self.wake_soon()
         self.changed(address)
         return True
+
+    async def look_for_taken(self) -> None:
+        """Tasks that are in hand here, and were terminated elsewhere: they are looked at again. Raises `StoreUnavailable`."""
+        execution = self._storage.execution
+        held = {address: activation for pool in self._pools.values() for address, activation in pool.held()}
+        if execution is None or not held:
+            return
+        page: tuple[str, ...] = ("",)
+        while page:
+            page = await self._storage.store.read(OwnedTasks(execution_id=execution.id, after=page[-1]))
+            for address in page:
+                held.pop(address, None)
+        for activation in held.values():  # those that have just been let go here, too: it costs them nothing
+            activation.look()
 
     def lease_lost(self) -> None:
         for pool in self._pools.values():
@@ -109,9 +126,10 @@ class Desk:
             if self._timer.deadline <= deadline:
                 return
             self._timer.cancel()
-        self._timer = storage.services.timers.at(deadline, self._wake_soon)
+        self._timer = storage.services.timers.at(deadline, self.wake_soon)
 
-    def _wake_soon(self) -> None:
+    def wake_soon(self) -> None:
+        """There may be tasks that are due."""
         if self._pools and not self._waking:
             self._waking = self._storage.spawn(self._wake_now)
 
@@ -137,6 +155,17 @@ class Desk:
         moment = await store.read(NextTaskDue())
         if moment is not None:
             self.due(moment)
+
+    async def check_pool(self, path: str) -> None:
+        """Raise `StoreRefused` unless a pool of that path was ever registered. That is for good."""
+        if path in self._registered:
+            return
+        if await self._storage.surely(self._storage.store.read, ReadTaskPool(pool=path)) is None:
+            raise StoreRefused(
+                RefusalReason.UNKNOWN_POOL.value,
+                f"no pool of tasks {path!r} was ever registered, and a child task is submitted to it",
+            )
+        self._registered.add(path)
 
     # ------------------------------------------------------------------------------------------------- what happens
 

@@ -67,6 +67,8 @@ def obstacle_of(task: TaskRecord, version: str, policy: str) -> Park | None:
 
 def trouble_of(error: BaseException) -> Trouble:
     """What it means that an activation stopped with this exception."""
+    if isinstance(error, Diverged) and error.__cause__ is not None and failure_of(error.__cause__) is None:
+        return Crash(error.__cause__)  # ahead of what is on record: it may not come again
     if isinstance(error, (Diverged, JournalBroken)):
         return Park(ParkReason.DIVERGED, text_of(error))
     if isinstance(error, Undecodable):
@@ -85,10 +87,17 @@ def failure_of(error: BaseException) -> Fault | None:
         return Fault("failed", type(error).__qualname__, "; ".join(described(leaf) for leaf in leaves))
     leaf = leaves[0]
     if isinstance(leaf, Failed):
-        return Fault("failed", type(leaf).__qualname__, leaf.reason, leaf.details)
+        return fault_of(leaf)
     if isinstance(leaf, OperationFailed):
         return Fault("operation", leaf.type, text_of(leaf), leaf.details)
     return Fault("failed", type(leaf).__qualname__, text_of(leaf))
+
+
+def fault_of(failed: Failed) -> Fault:
+    """A failure that its author has declared. A reason that is no text is told as one; a subclass may have left both out."""
+    reason = getattr(failed, "reason", None)
+    message = reason if isinstance(reason, str) else text_of(failed)
+    return Fault("failed", type(failed).__qualname__, message, getattr(failed, "details", None))
 
 
 def cause_of(error: BaseException) -> str:

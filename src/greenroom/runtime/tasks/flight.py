@@ -6,6 +6,8 @@ invocation has failed and another is to follow, and how the operation has ended.
 
 from __future__ import annotations
 
+import asyncio
+import math
 import random
 from datetime import datetime, timedelta
 from functools import partial
@@ -14,7 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import anyio
 from attrs import define, frozen
 
-from greenroom.actors import text_of
+from greenroom.actors import storable, text_of
+from greenroom.actors.exits import is_cancellation
 from greenroom.errors import NotEncodable
 from greenroom.mailbox import Slot
 from greenroom.persistence.operations import InvocationEnd
@@ -29,6 +32,7 @@ from greenroom.runtime.replay import (
     unpacked,
 )
 from greenroom.runtime.tasks.agent import Failed
+from greenroom.runtime.tasks.endings import fault_of
 from greenroom.runtime.tasks.outcomes import encoded_fault
 from greenroom.runtime.tasks.retries import UNCERTAIN, may_retry, pause_after
 
@@ -56,11 +60,10 @@ class Landed:
 
 @frozen(kw_only=True)
 class Tried:
-    """An invocation has failed, and another is to follow. `again` gets a result when that is committed."""
+    """An invocation has failed, and another is to follow. The flight goes on (`Flight.go_on`) when that is committed."""
 
     flight: Flight
     end: InvocationEnd
-    again: Slot
 
 
 News: TypeAlias = Landed | Tried
@@ -94,6 +97,10 @@ class Flight:
     _last: bool = False
     _pausing: bool = False
     """It waits between two invocations."""
+    _again: Slot | None = None
+    """On that it waits then, at last, until the next one is on record."""
+    _committed: bool = False
+    """It is."""
     _links: tuple[tuple[str, str], ...] = ()
 
     def cancel(self) -> None:
@@ -101,6 +108,12 @@ class Flight:
         self._cancelled = True
         if self._scope is not None:
             self._scope.cancel()
+
+    def go_on(self) -> None:
+        """That its last invocation has failed, and another follows, is on record."""
+        self._committed = True
+        if self._again is not None and not self._again.done():
+            self._again.set_result(None)
 
     def land(self) -> None:
         """Its task is about to be let go: the invocation in hand may end, and no other begins here. A question is put again elsewhere."""
@@ -134,13 +147,13 @@ class Flight:
             again_at = self._again_at()
             if again_at is None:
                 return self._landed()
-            again = self.run.activation.loop.slot()
-            self.run.tried(Tried(flight=self, end=self._end(), again=again))
-            self._error, self._timed_out = None, False
-            if not await self._pause(again, again_at):
-                return None if self._dropped or self._last else self._landed()
+            self._again = self.run.activation.loop.slot()
+            self._committed = False
+            self.run.tried(Tried(flight=self, end=self._end()))
+            self._error, self._timed_out, self._links = None, False, ()
+            if not await self._pause(self._again, again_at):
+                return None if self._dropped or self._last else self._landed(between=True)
             self.invocation += 1
-            self._links = ()
 
     async def _invoke(self) -> None:
         """Run the function once. The scope is around the effect, and nothing else (T4)."""
@@ -155,8 +168,8 @@ class Flight:
             self.began = activation.now()
         operation = self._operation() if definition.takes_operation else None
         self._scope = activation.loop.cancel_scope()
-        with self._scope:
-            try:
+        try:
+            with self._scope:
                 args, kwargs = unpacked(
                     activation.codec.decode(self.call.params, source=f"the arguments of {self.call}")
                 )
@@ -168,12 +181,23 @@ class Flight:
                         self._value = await definition.invoke(operation, args, kwargs)
                         self._returned = True
                     self._timed_out = limit.cancelled_caught and not self._returned
-            except Exception as raised:  # noqa: BLE001 - whatever it is: it is how the operation has failed
-                self._error = raised
-            except (KeyboardInterrupt, SystemExit) as fatal:
-                activation.fatal(fatal)
-                self._dropped = True
+        except (KeyboardInterrupt, SystemExit) as fatal:
+            activation.fatal(fatal)
+            self._dropped = True
+        except BaseException as raised:
+            if is_cancellation(raised, activation.loop.cancelled) and self._is_ordered:
+                raise
+            self._error = raised
         self._scope = None
+
+    @property
+    def _is_ordered(self) -> bool:
+        """The event loop cancels what is around the invocation. Any other cancellation comes out of its own code, which has awaited what
+        was cancelled elsewhere: a failure, or the task would be activated again and again without a trace."""
+        if anyio.current_effective_deadline() == -math.inf:
+            return True
+        current = self.run.activation.loop.current_task()
+        return isinstance(current, asyncio.Task) and current.cancelling() > 0
 
     def _operation(self) -> Operation:
         """What the function is told of this invocation."""
@@ -187,7 +211,7 @@ class Flight:
         )
 
     def _link(self, name: str, value: str) -> None:
-        self._links += ((name, value),)
+        self._links += ((storable(str(name)), storable(str(value))),)
 
     def _again_at(self) -> datetime | None:
         """When it is to be invoked again; None: not any more."""
@@ -240,7 +264,14 @@ class Flight:
             links=self._links,
         )
 
-    def _landed(self) -> Landed:
+    def _landed(self, *, between: bool = False) -> Landed:
+        """`between` two invocations: the end of the last one is on record, and the next one is not begun, though it may be on record."""
+        end = None
+        if not between:
+            end = self._end() if self.intended or self.invocation > 1 or self._links else None
+        elif self.intended and self._committed:
+            self.invocation += 1
+            end = self._end()
         fault, body = None, b""
         if self._returned:
             try:
@@ -259,7 +290,7 @@ class Flight:
             cancelled=not self._returned and not self._timed_out and self._error is None,
             effect=EffectKnown.POSSIBLE if self._sent else EffectKnown.NONE,
             unknown=self._timed_out and self.definition.effect in UNCERTAIN,
-            end=self._end() if self.intended or self.invocation > 1 or self._links else None,
+            end=end,
         )
 
     def _fault(self) -> Fault | None:
@@ -270,7 +301,7 @@ class Flight:
         if error is None:
             return None
         if isinstance(error, Failed):
-            return Fault("failed", type(error).__qualname__, error.reason, error.details)
+            return fault_of(error)
         return Fault("error", type(error).__qualname__, text_of(error))
 
 

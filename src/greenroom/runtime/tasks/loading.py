@@ -37,6 +37,7 @@ class Segment:
     operations: Mapping[CallId, OperationRecord]
     """Those with an intent and without an outcome."""
     intents: tuple[Intent, ...]
+    """Of those, the ones that today's code must have open when it has come to the end of the journal."""
     tries: Mapping[CallId, Tries]
     has_children: bool
     """Tasks that it has submitted have not ended."""
@@ -56,10 +57,8 @@ async def load(storage: Storage, codec: TaskCodec, task: TaskRecord) -> Segment:
     ended = {row.call for row in rows if isinstance(row, OutcomeRow)} if record.operations else ()
     sent = {CallId.read(operation.call): operation for operation in record.operations}
     operations = {call: operation for call, operation in sent.items() if call not in ended}
-    intents = [
-        Intent(call=call, name=operation.name, params=await storage.fetch(operation.params))
-        for call, operation in operations.items()
-    ]
+    # What an operator has decided about may be of an attempt before, and today's not have come to it yet: that is compared then.
+    intents = [await intent_of(storage, call, each) for call, each in operations.items() if each.decision is None]
     return Segment(
         task=task,
         request=request,
@@ -70,6 +69,11 @@ async def load(storage: Storage, codec: TaskCodec, task: TaskRecord) -> Segment:
         has_children=record.has_children,
         has_open_callbacks=record.has_open_callbacks,
     )
+
+
+async def intent_of(storage: Storage, call: CallId, record: OperationRecord) -> Intent:
+    """An operation that was sent before, to be compared with what today's code calls there."""
+    return Intent(call=call, name=record.name, params=await storage.fetch(record.params))
 
 
 async def _record(storage: Storage, task: TaskRecord) -> SegmentRecord:

@@ -29,11 +29,13 @@ class Mail:
         """There may be some without."""
 
     async def take(self, turn: Turn) -> None:
-        """Give messages their rows, and show these to control code. Raises `Undecodable`."""
+        """Give messages their rows, and show these to control code. Raises `Undecodable`, `NotOurs`."""
         self.has_come = False
         run = self._run
         query = NextMessages(address=run.activation.address, after=self._seen, limit=PAGE)
         page = await run.storage.surely(run.storage.store.read, query)
+        if not page:  # something has happened to it, and it was no message: it may have been terminated
+            await run.activation.read_again()
         self.has_come |= len(page) == PAGE
         for message in page:
             at = run.place.next_at(message.accepted_at)

@@ -21,6 +21,7 @@ from greenroom.runtime.replay import (
 )
 from greenroom.runtime.tasks.flight import Flight, Landed, News, Tried, status_of
 from greenroom.runtime.tasks.ids import child_id, operation_key
+from greenroom.runtime.tasks.loading import intent_of
 from greenroom.runtime.tasks.posting import asking, tell
 from greenroom.runtime.tasks.retries import UNCERTAIN
 
@@ -46,7 +47,7 @@ class Operations:
 
     async def first_decided(self, turn: Turn, calls: Iterable[OperationCall]) -> OutcomeRow | None:
         """The row of the first of these calls that needs no sending: what commits with it, or an operator has decided about. None: all
-        are to be sent."""
+        are to be sent. Raises `Diverged` where something else was decided about than is called now."""
         for call in calls:
             if call.kind is OperationKind.RUN and call.id not in self._known:
                 continue
@@ -59,13 +60,17 @@ class Operations:
         return None
 
     async def _done_at_once(self, turn: Turn, call: OperationCall) -> str | None:
-        """Make something part of the turn. Gives its identity, where it has one."""
+        """Make something part of the turn. Gives its identity, where it has one.
+
+        Raises `StoreRefused` for a child that no pool would take: in the turn it would be refused with all the rest of that.
+        """
         run = self._run
         if call.kind is OperationKind.CALLBACK:
             return run.callbacks.open(turn, call)
         if call.kind is OperationKind.TELL:
             await tell(run, turn, call)
             return None
+        await run.activation.pool.desk.check_pool(call.name)
         turn.submits += (call,)
         run.activation.has_children = True
         task = run.segment.task
@@ -73,8 +78,13 @@ class Operations:
 
     async def _by_decision(self, turn: Turn, call: OperationCall) -> OutcomeRow | None:
         record = self._known.get(call.id)
-        codec = self._run.activation.codec
-        if record is None or record.decision not in (Decision.SUCCEEDED, Decision.FAILED):
+        run = self._run
+        codec = run.activation.codec
+        if record is None or record.decision is None:
+            return None
+        # It was decided about that one, and no other that happens to stand in its place.
+        run.engine.confirm((await intent_of(run.storage, call.id, record),))
+        if record.decision is Decision.REPEAT:
             return None
         if record.decision is Decision.SUCCEEDED:
             result = codec.encode(None) if record.result is None else await self._run.storage.fetch(record.result)
@@ -168,7 +178,7 @@ class Operations:
     def note_try(self, turn: Turn, tried: Tried) -> None:
         """An invocation has failed and another is to follow: that is on record before it begins."""
         self.note_end(turn, tried)
-        turn.again += (tried.again,)
+        turn.again += (tried.flight,)
         flight = tried.flight
         if flight.intended:
             invocation = flight.invocation + 1
@@ -184,6 +194,8 @@ class Operations:
     def landed(self, turn: Turn, landed: Landed) -> OutcomeRow:
         """The row of an operation that has ended."""
         call, status = landed.flight.call, status_of(landed)
+        if turn.dispatches:  # it was to be sent again, and is not any more
+            turn.dispatches = tuple(dispatch for dispatch in turn.dispatches if dispatch.call != call.id)
         self.note_end(turn, landed)
         in_doubt = landed.unknown or (status is OutcomeStatus.CANCELLED and landed.effect is EffectKnown.POSSIBLE)
         return self._outcome(

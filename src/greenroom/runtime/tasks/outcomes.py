@@ -5,6 +5,9 @@ from __future__ import annotations
 import secrets
 from typing import Final
 
+from attrs import evolve
+
+from greenroom.actors import storable
 from greenroom.errors import NotEncodable
 from greenroom.persistence import Outgoing
 from greenroom.persistence.messages import MessageReply
@@ -34,7 +37,11 @@ async def to_parent(task: TaskRecord, body: bytes, codec: TaskCodec, stow: Stow,
     if task.parent is None:
         return None
     ended = ChildEnded(task.task_id, failed, body)
-    return await outgoing(task.parent, f"{task.address}|{task.attempt}|end", ended, codec, stow)
+    try:
+        return await outgoing(task.parent, f"{task.address}|{task.attempt}|end", ended, codec, stow)
+    except NotEncodable as error:
+        why = f"it takes {len(body):,} bytes, which are too many for the message by which a parent gets it"
+        raise NotEncodable(f"the result of child task {task.task_id!r}", (why,)) from error
 
 
 async def cancel_of(task: TaskRecord, child: str, codec: TaskCodec, stow: Stow) -> Outgoing:
@@ -94,7 +101,8 @@ def never_received(row: SignalRow) -> SignalReply:
 
 def encoded_fault(fault: Fault, codec: TaskCodec) -> bytes:
     """A failure, without its details where those cannot be stored: they must not hide the failure itself."""
+    fault = evolve(fault, message=storable(fault.message))
     try:
         return codec.encode(fault)
     except NotEncodable:
-        return codec.encode(Fault(fault.kind, fault.type, fault.message))
+        return codec.encode(evolve(fault, details=None))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict, deque
+from collections.abc import Iterator
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
@@ -61,6 +62,8 @@ class AgentsLife(SupervisorLife):
         self._more = True
         """There may be more in the queue than was claimed."""
         self._looking = False
+        self._queued_again: set[str] = set()
+        """Addresses that were found in the queue while what they were here before had not ended: the queue is looked at again then."""
         self._served_by: str | None = None
         """The execution that is on record as serving the pool from here."""
         self._given_up = False
@@ -171,6 +174,7 @@ class AgentsLife(SupervisorLife):
     def _activate(self, address: str) -> bool:
         """Claim a task that stands in the queue, if there is room for it. False: it is here already, or there is none."""
         if address in self._active:
+            self._queued_again.add(address)
             return False
         if not self._has_room:  # those that rose while the queue was read have taken it
             self._more = True
@@ -189,12 +193,19 @@ class AgentsLife(SupervisorLife):
         """The task's activation here."""
         return self._active.get(address)
 
+    def held(self) -> Iterator[tuple[str, Activation]]:
+        """The activations of tasks that are owned here, with their addresses."""
+        return ((address, each) for address, each in self._active.items() if each.owned and not each.ended)
+
     def activation_ended(self, activation: Activation) -> None:
         """Nothing of it runs any more."""
         if activation in self._stalled:
             del self._stalled[activation]
         else:
             self._leave(activation)
+        if activation.address in self._queued_again:
+            self._queued_again.discard(activation.address)
+            self._more = True
         if not activation.owned:
             self.services.timers.after(AGAIN, self.look)
         if self.stopping:

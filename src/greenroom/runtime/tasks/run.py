@@ -300,16 +300,21 @@ class Run:
         activation = self.activation
         while True:
             turn, begun = self.express.take()
+            is_shown = turn is not None
             if turn is None:
                 turn = Turn(replies=self._owed)
                 self._owed = ()
-            elif begun is None:
-                await self._see(turn, self.engine.check())
             if begun is None:
-                await self._take(turn)
-                await self._settle(turn)
-                if turn.end is not None:
-                    return await activation.finish(self, turn, turn.end)
+                try:
+                    if is_shown:
+                        await self._see(self.engine.check())
+                    await self._take(turn)
+                    await self._settle(turn)
+                    if turn.end is not None:
+                        return await activation.finish(self, turn, turn.end)
+                except Exception:
+                    await self._keep(turn)
+                    raise
             await self.commits.commit(turn, begun=begun)
             if self.is_too_long(self.commits.rows):
                 await self._leave()
@@ -384,19 +389,18 @@ class Run:
     async def show(self, turn: Turn, row: JournalRow) -> None:
         """Let control code see a row that is not durable yet (T26)."""
         self.add(turn, row)
-        await self._see(turn, self._process(turn, row))
+        await self._see(self._process(turn, row))
 
-    async def _see(self, turn: Turn, going: Awaitable[None]) -> None:
-        """Control code was shown a row of the turn, and goes on."""
-        try:
-            await going
-        except Exception:
-            # What has happened has happened, whatever control code makes of it.
-            await self._saved()
-            await self.commits.commit(turn)
-            raise
+    async def _see(self, going: Awaitable[None]) -> None:
+        """Control code was shown a row, and goes on."""
+        await going
         if self.commits.saving or self.failure is not None:
             await self._saved()
+
+    async def _keep(self, turn: Turn) -> None:
+        """What has happened has happened, whatever control code makes of it, and whatever else cannot be done in its turn."""
+        await self._saved()
+        await self.commits.commit(turn.take())
 
     async def _saved(self) -> None:
         await self.commits.saved()
@@ -432,9 +436,8 @@ class Run:
 
     def send(self, turn: Turn) -> None:
         """All is durable: let it out."""
-        for slot in turn.again:
-            if not slot.done():
-                slot.set_result(None)
+        for flight in turn.again:
+            flight.go_on()
         for call in turn.send:
             self.engine.machine.sent(call)
             self.operations.send(call)

@@ -205,7 +205,7 @@ async def saved_of(store: Store, task: TaskRecord) -> SavedJournal:
             [
                 SavedOperation(call=each.call, name=each.name, params=msgspec.Raw(await fetch(store, each.params)))
                 for each in unsettled
-                if each.segment == task.segment and each.call not in ended
+                if each.segment == task.segment and each.call not in ended and each.decision is None
             ]
         ),
     )

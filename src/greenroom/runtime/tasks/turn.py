@@ -12,9 +12,9 @@ from attrs import define, field
 from greenroom.runtime.replay import End, JournalRow, OperationCall, SignalReply
 
 if TYPE_CHECKING:
-    from greenroom.mailbox import Slot
     from greenroom.persistence import NewCallback, Outgoing
     from greenroom.persistence.operations import Dispatch, InvocationEnd
+    from greenroom.runtime.tasks.flight import Flight
 
 NONE: Final[Mapping[int, int]] = MappingProxyType({})
 
@@ -39,8 +39,8 @@ class Turn:
     opens: tuple[NewCallback, ...] = ()
     afterwards: tuple[Callable[[], object], ...] = ()
     """What is told to actors in memory, after the commit."""
-    again: tuple[Slot, ...] = ()
-    """Of flights whose next invocation waits for the record of the last one."""
+    again: tuple[Flight, ...] = ()
+    """Those whose next invocation waits for the record of the last one."""
     send: Sequence[OperationCall] = ()
     tell: Sequence[OperationCall] = ()
     unresolved: tuple[OperationCall, ...] = ()
