@@ -201,8 +201,10 @@ def measure_cases(
         try:
             if number == 1 and case.warm:
                 case.measure(case.warm)
-            # What the last case left behind must not be collected on this one's time.
+            # What other cases have loaded and left behind must not be looked through, and collected, on this one's time.
+            gc.unfreeze()
             gc.collect()
+            gc.freeze()
             found[case].append(case.measure(case.n))
         except Exception as error:
             error.add_note(f"while measuring {case.topic} of {case.subject} on {case.backend}, round {number}")

@@ -32,10 +32,12 @@ def test_every_public_query_is_answered_and_nothing_else() -> None:
     assert of_kind(Query) == set(READERS)
 
 
-def test_transitions_and_queries_are_frozen_values_with_identities_of_their_own() -> None:
+def test_transitions_and_queries_are_values_with_identities_of_their_own() -> None:
     for kind in of_kind(Transition) | of_kind(Query):
         assert attrs.has(kind)
-        assert kind.__setattr__ is not object.__setattr__
+        assert kind.__hash__ is not None
+        assert kind.__hash__ is not object.__hash__
+        assert kind.__eq__ is not object.__eq__
     assert AnswerTo(transition_id="a") == AnswerTo(transition_id="a")
     one, other = (persistence.EndExecution(execution_id="e1") for _ in range(2))
     assert one.transition_id != other.transition_id

@@ -19,6 +19,7 @@ from greenroom.persistence.messages import Disposition, MessageReply
 from greenroom.persistence.operations import DecisionRecord, Dispatch, Intent, InvocationEnd
 from greenroom.persistence.tasks import Ending, NewTask, Submission
 from greenroom.persistence.transitions import OwnerWrite, Query, Row
+from greenroom.persistence.values import value
 
 
 class EntryKind(Enum):
@@ -40,7 +41,7 @@ class OutcomeKind(Enum):
     CANCELLED = "cancelled"
 
 
-@frozen(kw_only=True)
+@value(kw_only=True)
 class JournalEntry:
     """One row. Which fields it has depends on its kind."""
 
@@ -107,7 +108,7 @@ class ContinueAs:
     """Of the agent's code, when the new segment is made for another than the attempt began with; None: the same."""
 
 
-@frozen(kw_only=True)
+@value(kw_only=True)
 class CommitTurn(OwnerWrite["TurnCommitted"]):
     """What one turn of a task's owner comes to, in one transaction: rows, intents, dispatches, what it sent, and how it goes on (T26).
 
@@ -176,7 +177,7 @@ class CommitTurn(OwnerWrite["TurnCommitted"]):
         )
 
 
-@frozen(kw_only=True)
+@value(kw_only=True)
 class TurnCommitted:
     """It is durable."""
 

@@ -1,4 +1,4 @@
-"""`value`: `attrs.frozen` for the few classes of which every message makes some.
+"""`value`: `attrs.frozen` for the few classes of which every message and every turn makes some.
 
 attrs sets each field of a frozen instance by a call, which doubles what it costs to make one. So these are frozen for the type checker
 only, which sees all of our code; everything else about them is as of a frozen class.
