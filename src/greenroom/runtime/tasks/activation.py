@@ -7,43 +7,35 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from attrs import evolve
-
 from greenroom.actors import described
 from greenroom.actors.exits import Contained
-from greenroom.errors import Cancelled, Stalled, TransitionFailed
+from greenroom.errors import Stalled, TransitionFailed
 from greenroom.logs import logger_named
 from greenroom.persistence import ParkReason, RefusalReason
 from greenroom.persistence.journal import CommitTurn
 from greenroom.persistence.tasks import (
-    ChildrenOf,
     ClaimedTask,
     ClaimTask,
     ParkTask,
     QuarantineTask,
     ReadTask,
     ReleaseTask,
-    TaskOutcome,
     TaskRecord,
     task_id_of,
 )
-from greenroom.runtime.replay import End, EndKind, Fault, OperationCall, OutcomeRow, OutcomeStatus, SignalRow
-from greenroom.runtime.tasks.callbacks import open_callbacks
-from greenroom.runtime.tasks.continuing import continued
+from greenroom.runtime.replay import End, EndKind, OperationCall
 from greenroom.runtime.tasks.endings import (
     MOST_SUSPICIONS,
-    OVERDUE,
     Park,
     cause_of,
-    failure_of,
     obstacle_of,
     restarts_with,
     trouble_of,
 )
+from greenroom.runtime.tasks.finishing import end_unbegun
 from greenroom.runtime.tasks.length import JournalLong, is_warned
 from greenroom.runtime.tasks.loading import load
 from greenroom.runtime.tasks.migrating import is_of_other_code, migrated
-from greenroom.runtime.tasks.outcomes import cancel_of, encoded_fault, ending_of, never_received
 from greenroom.runtime.tasks.ownership import NotOurs, Ownership
 from greenroom.runtime.tasks.resting import Left
 from greenroom.runtime.tasks.run import Run
@@ -56,7 +48,6 @@ if TYPE_CHECKING:
     from greenroom.mailbox.parking import CancelScope
     from greenroom.runtime.tasks.codec import TaskCodec
     from greenroom.runtime.tasks.pool import AgentsLife
-    from greenroom.runtime.tasks.turn import Turn
 
 logger = logger_named("greenroom.tasks")
 
@@ -65,8 +56,6 @@ SHOWN_WAITS = 20
 
 PAUSES = Backoff(0.1, maximum=30.0)
 """Between a crash and the next activation."""
-
-CHILDREN = 100
 
 SUSPECT_PAUSE = timedelta(seconds=10)
 """After which a suspect is claimed again that could not be alone."""
@@ -86,7 +75,6 @@ class Activation:
         "deadline",
         "ended",
         "evicted",
-        "has_callbacks",
         "has_children",
         "has_open_callbacks",
         "loop",
@@ -362,7 +350,7 @@ class Activation:
             self._park(obstacle.reason, obstacle.detail)
             return None
         if task.deadline is not None and task.deadline <= task.segment_started_at and task.journal_seq == 0:
-            await self._end_unbegun(task)
+            await end_unbegun(self, task)
             return None
         if task.suspicions == MOST_SUSPICIONS - 1:
             self._alone = await self.pool.desk.solitude.enter(self)
@@ -414,68 +402,11 @@ class Activation:
 
     # ------------------------------------------------------------------------------------------------------- its ends
 
-    async def finish(self, run: Run, turn: Turn, end: End) -> End:
-        """The control code of the segment has ended: commit that with the turn it belongs to.
-
-        Raises what control code has crashed by. What it was told is left in the turn then, to be kept.
-        """
-        task, codec, stow = run.segment.task, self.codec, self.storage.stow
-        if end.kind is EndKind.CONTINUED:
-            request = codec.message(codec.decode(end.body, source=f"the next request of {self.address}"))
-            name = f"the request of {self.address!r}"
-            following = await continued(request, end.unread, run.place.at, stow, name)
-            await run.commits.commit(turn, continue_as=following)
-            return end
-        outcome, body = TaskOutcome.SUCCEEDED, end.body
-        if end.kind is EndKind.CANCELLED:
-            outcome = TaskOutcome.CANCELLED
-            reason = end.error.reason if isinstance(end.error, Cancelled) else ""
-            body = codec.encode(Fault("cancelled", "Cancelled", reason))
-            if run.is_cut_off and reason == OVERDUE:
-                outcome, body = TaskOutcome.FAILED, codec.encode(Fault("deadline", "DeadlinePassed", OVERDUE))
-        elif end.error is not None:
-            fault = failure_of(end.error)
-            if fault is None:
-                _forget_cancelled(turn)
-                raise end.error
-            outcome, body = TaskOutcome.FAILED, encoded_fault(fault, codec)
-        if turn.submits or turn.opens:  # they have to be there before they can be told, and closed
-            await run.commits.commit(turn.take())
-        turn.outgoing += tuple([await cancel_of(task, child, codec, stow) for child in await self._open_children()])
-        turn.replies += run.engine.machine.interrupted
-        turn.replies += tuple(never_received(row) for row in end.unread if isinstance(row, SignalRow))
-        ending = await ending_of(task, outcome, body, codec, stow)
-        await run.commits.commit(turn, ending=evolve(ending, callbacks=await self._open_callbacks()))
-        self._has_ended()
-        return end
-
-    async def _end_unbegun(self, task: TaskRecord) -> None:
-        """Its deadline has passed before it had anything done: it is not begun any more."""
-        fault = self.codec.encode(Fault("deadline", "DeadlinePassed", "its deadline had passed before it was begun"))
-        ending = await ending_of(task, TaskOutcome.FAILED, fault, self.codec, self.storage.stow)
-        await self.owner.commit(CommitTurn(**self.owner.fields, after=task.journal_seq, ending=ending))
-        self._has_ended()
-
-    def _has_ended(self) -> None:
+    def has_ended(self) -> None:
+        """Its end is on record."""
         self.ended = True
         self.owner.held = False
         self.pool.desk.changed(self.address)
-
-    async def _open_children(self) -> list[str]:
-        """Children that do not outlive the task (C15)."""
-        children: list[str] = []
-        while self.has_children:
-            after = children[-1] if children else ""
-            query = ChildrenOf(address=self.address, stopping=True, after=after, limit=CHILDREN)
-            page = await self.storage.surely(self.storage.store.read, query)
-            children += [child.address for child in page]
-            if len(page) < CHILDREN:
-                break
-        return children
-
-    async def _open_callbacks(self) -> tuple[str, ...]:
-        """Callbacks whose answers are late from now on."""
-        return await open_callbacks(self.storage.store, self.address) if self.has_open_callbacks else ()
 
     async def park_unresolved(self, calls: Sequence[OperationCall]) -> Left:
         """Nobody but an operator can say whether these happened (I8)."""
@@ -520,13 +451,3 @@ class Activation:
         if self.owner.held:
             self.owner.let_go(ReleaseTask(**self.owner.fields, due_at=due_at, **more))
             self.pool.desk.released(self.address, due_at)
-
-
-def _forget_cancelled(turn: Turn) -> None:
-    """Control code has crashed: what was cancelled for that, and may be sent again, is not on record. The next run may not crash."""
-    while turn.rows:
-        row = turn.rows[-1]
-        if not isinstance(row, OutcomeRow) or row.status is not OutcomeStatus.CANCELLED or turn.versions.get(row.seq):
-            return
-        turn.rows.pop()
-        turn.replies = tuple(reply for reply in turn.replies if reply.seq < row.seq)

@@ -38,6 +38,7 @@ from greenroom.runtime.tasks.callbacks import Callbacks
 from greenroom.runtime.tasks.committing import Commits
 from greenroom.runtime.tasks.endings import OVERDUE, Oversize, overdue_id
 from greenroom.runtime.tasks.express import Express
+from greenroom.runtime.tasks.finishing import finish
 from greenroom.runtime.tasks.flight import Flight, Landed, News, Tried
 from greenroom.runtime.tasks.length import is_too_long
 from greenroom.runtime.tasks.mail import Mail
@@ -311,7 +312,7 @@ class Run:
                     await self._take(turn)
                     await self._settle(turn)
                     if turn.end is not None:
-                        return await activation.finish(self, turn, turn.end)
+                        return await finish(self, turn, turn.end)
                 except Exception:
                     await self._keep(turn)
                     raise
