@@ -87,6 +87,7 @@ def accept(world: World) -> Transition[Any]:
         digest=message_digest("N", body),
         sender=world.choose((None, "s1", "s2")),
         deliver_at=world.moment(),
+        urgent=not world.pick(9),
     )
 
 

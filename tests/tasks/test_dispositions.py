@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 import greenroom as gr
-from tests.durable.helpers import settled
+from tests.durable.helpers import raised, settled
 from tests.tasks.scripts import POOL, Job, Steer, agents, patient
 
 if TYPE_CHECKING:
@@ -125,3 +125,24 @@ async def test_k07_messages_at_any_moments_are_all_accounted_for_and_no_task_is_
         assert became["delivered"] + late == 32
         assert became["delivered"] == 20
     assert len(set(received)) == 20
+
+
+async def test_a_task_is_cancelled_though_its_mailbox_holds_all_the_signals_it_can(database: Shared) -> None:
+    @gr.operation(effect=gr.Effect.SAFE)
+    async def long() -> None:
+        await anyio.sleep(1000)
+
+    async def script(task: gr.Task, job: Job) -> None:
+        await task.run(long)
+
+    async with database.runtime(agents(script, max_running=1)) as runtime:
+        await runtime.submit(POOL, Job(), task_id="first")
+        await settled()
+        handle = await runtime.submit(POOL, Job(), task_id="T1")
+        await database.change("UPDATE addresses SET capacity = 2 WHERE address = 'task:T1'")
+        for number in range(2):
+            await handle.signal(Steer(str(number)))
+        assert isinstance(await raised(handle.signal(Steer("too many"))), gr.MailboxFull)
+        await handle.cancel("enough")
+        with pytest.raises(gr.TaskCancelled, match="enough"):
+            await handle.result()

@@ -74,6 +74,7 @@ class AcceptMessage(Transition["Receipt"]):
         digest: of type and content, by `message_digest`: what tells a duplicate from a conflict.
         deliver_at: an aware instant before which it is not delivered. It takes its place in the order then.
         hushed: no wake-up in this process comes of it: the sender tells the owner, if that is here, by the receipt.
+        urgent: it is accepted whatever room there is: what has to be obeyed must not wait behind what may wait.
     """
 
     address: str
@@ -84,6 +85,7 @@ class AcceptMessage(Transition["Receipt"]):
     sender: str | None = None
     deliver_at: datetime | None = field(default=None, validator=aware)
     hushed: bool = False
+    urgent: bool = False
 
     @property
     def locks(self) -> tuple[Row, ...]:
@@ -91,7 +93,9 @@ class AcceptMessage(Transition["Receipt"]):
 
     @property
     def exclusive(self) -> tuple[Row, ...]:
-        return (Row("messages", f"{self.address}\n{self.message_id}"),)
+        message = Row("messages", f"{self.address}\n{self.message_id}")
+        # What is urgent goes a way of its own, on which it must not overtake what was sent before it.
+        return (*self.locks, message) if self.urgent else (message,)
 
 
 @value

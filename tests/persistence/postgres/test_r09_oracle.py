@@ -111,6 +111,7 @@ class Writer:
             digest=message_digest("Test", body),
             sender="s",
             deliver_at=message_at(self.micros, self.random),
+            urgent=self.random.random() < 0.1,
         )
 
     def begin(self) -> BeginDelivery:

@@ -41,8 +41,10 @@ async def receive(
     body: Payload,
     sender: str | None,
     deliver_at: int | None,
+    *,
+    urgent: bool = False,
 ) -> Receipt | None:
-    """Bring a message to an address. None: there is no room."""
+    """Bring a message to an address. None: there is no room, and it needs some."""
     row = unit.address(address)
     if row is None:
         unit.observe(
@@ -55,7 +57,7 @@ async def receive(
             body=body,
         )
         return Receipt(message_id, Disposition.UNMATCHED)
-    full = row.capacity is not None and row.queued >= row.capacity
+    full = not urgent and row.capacity is not None and row.queued >= row.capacity
     if not full and row.closed_at is None:
         seq = await insert(unit, row, message_id, digest, type_name, body, sender, None, deliver_at)
         if seq is not None:

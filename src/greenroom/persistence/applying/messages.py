@@ -47,6 +47,7 @@ async def accept(unit: Unit, item: AcceptMessage) -> Receipt | Refused:
         item.body,
         item.sender,
         maybe_micros(item.deliver_at),
+        urgent=item.urgent,
     )
     if receipt is None:
         row = unit.address(item.address)

@@ -99,7 +99,7 @@ class Accept:
     """Messages come in."""
 
     def fits(self, item: AcceptMessage) -> bool:
-        return True
+        return not item.urgent
 
     def are_one_group(self, items: Sequence[AcceptMessage]) -> bool:
         return len({(item.address, item.message_id) for item in items}) == len(items)

@@ -226,9 +226,10 @@ class TaskHandle(Generic[R_co]):
     async def cancel(self, reason: str) -> None:
         """Tell the task to stop: its `task.*` calls raise `Cancelled`, and it ends when it has cleaned up.
 
-        Nothing happens when it has ended. Raises `NoSuchTask`.
+        It is accepted however many signals wait, and obeyed in its turn behind them. Nothing happens when the task has ended. Raises
+        `NoSuchTask`.
         """
-        receipt = await self._send(CancelTask(reason), new_id())
+        receipt = await self._send(CancelTask(reason), new_id(), urgent=True)
         if receipt.disposition == "unmatched":
             raise NoSuchTask(self._id)
 
@@ -358,7 +359,7 @@ class TaskHandle(Generic[R_co]):
         found = await self._door.store.read(query)
         return tuple(operation for operation in found if operation.status is OperationStatus.UNRESOLVED)
 
-    async def _send(self, message: object, message_id: str) -> Receipt:
+    async def _send(self, message: object, message_id: str, *, urgent: bool = False) -> Receipt:
         door = self._door
         encoded = door.codec.message(message)
         answer = await door.store.commit(
@@ -368,6 +369,7 @@ class TaskHandle(Generic[R_co]):
                 type=encoded.type,
                 body=await stow(door.store, encoded.body, name=f"the message {message_type(message)}"),
                 digest=encoded.digest,
+                urgent=urgent,
             )
         )
         if isinstance(answer, Refused):
