@@ -223,3 +223,28 @@ def test_a_stall_is_a_misuse_that_says_what_to_do() -> None:
     error = gr.Stalled("root/0.1", 60.0)
     assert isinstance(error, gr.Misuse)
     assert "task.run" in str(error)
+
+
+async def test_a_turn_that_was_cut_short_with_its_pool_is_not_taken_for_a_stall_later(database: Shared) -> None:
+    calls, runs, never = Calls(), 0, anyio.Event()
+    note = calls.safe()
+
+    async def script(task: gr.Task, job: Job) -> str:
+        nonlocal runs
+        runs += 1
+        for text in "ab":  # the second one lands while its driver waits: what follows is a turn without that
+            await task.run(note, text)
+        if runs == 1:
+            await never.wait()
+        return f"run {runs}"
+
+    async with database.runtime(agents(script)) as runtime:
+        events = runtime.events()
+        handle = await runtime.submit(POOL, Job(), task_id="T1")
+        await anyio.sleep(1)
+        service = runtime.ref("service")
+        await service.terminate_child("agents")
+        await service.restart_child("agents")
+        assert await handle.result() == "run 2"
+        await anyio.sleep(300)
+        assert not events_of(gr.TaskStalled, events)

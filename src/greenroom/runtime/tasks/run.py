@@ -266,6 +266,7 @@ class Run:
             self._waits = engine.waits()
             self.notes.stop()
             self.resting.stop()
+            self.vigil.end()  # a turn that was taken without the driver may be in hand: behind the gate nobody says that it is over
             engine.close()
             await self._ground()
             if self.vigil.stalled is not None:
